@@ -1,0 +1,1 @@
+"""The doors and deployed functions: thin handlers over :mod:`shared.operations`."""

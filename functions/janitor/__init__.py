@@ -1,0 +1,1 @@
+"""The scheduled sweep: expired sessions, orphaned objects, finished records."""

@@ -1,0 +1,1 @@
+"""Pure rules. No input or output, no clock, no import from the rest of the project."""

@@ -1,0 +1,1 @@
+"""The port "run a program", its wire models and its adapters."""

@@ -1,0 +1,16 @@
+"""Who is calling. The project comes from a validated credential and from nowhere else (DESIGN §2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """An admitted caller.
+
+    `project` scopes every partition and object key. `key_id` names the credential in logs (never the secret).
+    """
+
+    project: str
+    key_id: str

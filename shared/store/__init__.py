@@ -1,0 +1,1 @@
+"""The state and object ports and their adapters."""
