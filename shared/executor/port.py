@@ -19,7 +19,7 @@ class LanguageHealth:
 
 @dataclass(frozen=True, slots=True)
 class LayerHealth:
-    """One sandbox layer. Active: an attack probe failed with it and succeeded without it. `detail` says what was seen."""
+    """One sandbox layer. Active: an attack probe failed with it and succeeded without it."""
 
     active: bool
     required: bool
@@ -28,7 +28,7 @@ class LayerHealth:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorHealth:
-    """What an executor says of itself. `ready` is False when it cannot run programs; `why` then says what is missing."""
+    """What an executor says of itself. When not `ready`, `why` says what is missing."""
 
     ready: bool
     why: str

@@ -44,7 +44,7 @@ class Entry:
     """One path of a workspace.
 
     `path` is relative, canonical POSIX. `mode` is the permission bits. `sha256` (hex) and `size` are of a file;
-    `target` is the text of a link. `object` and `offset` say where a file's bytes lie: a key of the object store;
+    `target` is the text of a link. `blob` and `offset` say where a file's bytes lie: a key of the object store;
     in an answer, "" means the inline pack. `read_only` files are 0444 and no change of them is kept.
     """
 
@@ -55,7 +55,7 @@ class Entry:
     mtime_ns: int = 0
     sha256: str = ""
     target: str = ""
-    object: str = ""
+    blob: str = ""
     offset: int = 0
     read_only: bool = False
 
@@ -63,7 +63,7 @@ class Entry:
         """The entry as a JSON array, in field order."""
         return [
             self.path, self.kind, self.mode, self.size, self.mtime_ns,
-            self.sha256, self.target, self.object, self.offset, self.read_only,
+            self.sha256, self.target, self.blob, self.offset, self.read_only,
         ]  # fmt: skip
 
     @classmethod
