@@ -31,7 +31,7 @@ class Limits:
     stderr_bytes: int = _limit(1 * MIB, "bytes", "standard error that is kept of one run")
     flood_bytes: int = _limit(64 * MIB, "bytes", "output of one stream at which a program is stopped")
     run_ms: int = _limit(30_000, "ms", "the run time of a request that names no `timeout`")
-    run_ms_max: int = _limit(300_000, "ms", "the longest `timeout` of a request; a longer one is clamped")
+    run_ms_max: int = _limit(300_000, "ms", "the longest `timeout` of a request")
     memory_bytes: int = _limit(1 * GIB, "bytes", "memory of a run: all its processes and /tmp together")
     processes: int = _limit(512, "processes", "processes and threads of a run")
     open_files: int = _limit(1_024, "descriptors", "open files of a process")

@@ -1,0 +1,92 @@
+"""Every setting of a deployment, read from the environment by one parser.
+
+The README's table is made from this class. A setting that cannot be read stops the start with a sentence that
+names it; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+PREFIX = "WORKROOM_"
+LAYERS = ("clean", "reap", "filter", "paths", "namespaces", "memory", "wipe")
+REQUIRED_LAYERS = ("clean", "reap", "filter", "namespaces", "memory", "wipe")
+MCP_GROUPS = ("exec", "files", "uploads", "runs", "health")
+
+
+class BadSetting(ValueError):
+    """A setting that cannot be read; the text names it and what it takes."""
+
+
+def _setting(default: Any, doc: str, *, choices: tuple[str, ...] = (), low: int = 1, high: int = 2**53) -> Any:
+    """One setting. `choices` bounds a list's members; `low` and `high` bound a number."""
+    return field(default=default, metadata={"doc": doc, "choices": choices, "low": low, "high": high})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings; each is `WORKROOM_` + the field's name in capitals."""
+
+    data: Path = _setting(Path(".data"), "folder of the state database, the objects and the development key")
+    host: str = _setting("127.0.0.1", "address that `workroom serve` listens on; not loopback: needs made keys")
+    port: int = _setting(8080, "port of `workroom serve`; 0 takes a free one", low=0, high=65535)
+    dev_key: bool = _setting(True, "make and accept the development key (loopback only)")
+    cache: Path = _setting(Path("/var/cache/workroom"), "machine cache: toolchain roots and the jail")
+    root: Path | None = _setting(None, "toolchain root; default: the one that `make run` made in the cache")
+    jail: Path | None = _setting(None, "jail binary; default: the one that `make run` made in the cache")
+    work: Path | None = _setting(None, "folder of the running workspaces; default: `work` in the data folder")
+    concurrency: int | None = _setting(None, "programs that run at once; default: twice the cores, 4 at least")
+    required_layers: tuple[str, ...] = _setting(
+        REQUIRED_LAYERS, "sandbox layers without which no program runs, separated by commas", choices=LAYERS
+    )
+    session_lifetime_s: int = _setting(86_400, "life of a session after its last run, upload or deletion, in seconds")
+    run_ms: int = _setting(30_000, "run time of a request that names no `timeout`", high=300_000)
+    memory_mib: int = _setting(1_024, "memory of a run, in MiB", low=64)
+    janitor_s: int = _setting(300, "pause between two sweeps of `workroom serve`, in seconds")
+    mcp_groups: tuple[str, ...] = _setting(
+        MCP_GROUPS, "groups of operations that MCP lists, separated by commas", choices=MCP_GROUPS
+    )
+    log_level: str = _setting("info", "debug, info, warning or error", choices=("debug", "info", "warning", "error"))
+    url: str | None = _setting(None, "service that the `workroom` command calls; default: it works on the data folder")
+    key: str | None = _setting(None, "API key of the `workroom` command; default: the development key")
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str]) -> Settings:
+        """Read the environment. Unknown `WORKROOM_` names are refused: a misspelt setting never passes silently.
+
+        Errors: BadSetting.
+        """
+        known = {PREFIX + entry.name.upper(): entry for entry in fields(cls)}
+        for name in environ:
+            if name.startswith(PREFIX) and name not in known:
+                raise BadSetting(f"{name} is not a setting; the settings are {', '.join(sorted(known))}")
+        values: dict[str, Any] = {}
+        for name, entry in known.items():
+            if text := environ.get(name):
+                values[entry.name] = _parse(name, text, str(entry.type), entry.metadata)
+        return cls(**values)
+
+
+def _parse(name: str, text: str, kind: str, meta: Mapping[str, Any]) -> Any:
+    choices: tuple[str, ...] = meta["choices"]
+    if kind.startswith("int"):
+        if not text.isascii() or not text.isdigit() or not meta["low"] <= int(text) <= meta["high"]:
+            raise BadSetting(f"{name} must be a whole number from {meta['low']} to {meta['high']}")
+        return int(text)
+    if kind == "bool":
+        if text.lower() not in ("0", "1", "true", "false"):
+            raise BadSetting(f"{name} must be 0, 1, true or false")
+        return text.lower() in ("1", "true")
+    if kind.startswith("tuple"):
+        parts = tuple(part.strip() for part in text.split(",") if part.strip())
+        if wrong := [part for part in parts if part not in choices]:
+            raise BadSetting(f"{name} takes {', '.join(choices)}; not {wrong[0]}")
+        return parts
+    if kind.startswith("Path"):
+        return Path(text)
+    if choices and text not in choices:
+        raise BadSetting(f"{name} takes {', '.join(choices)}")
+    return text
