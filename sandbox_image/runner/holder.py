@@ -1,0 +1,160 @@
+"""Workspace folders that stay between the runs of a session, each with a host user of its own.
+
+A folder is used by one run at a time, and only programs of its session ever have its user. Bounded in number and
+bytes; the one used longest ago goes first. A folder after a run that broke, or whose user may still have a process,
+is never used again.
+
+    <work>/held/<slot>-<token>/        root, 0710, group = the slot's user: no other user gets in
+        data/                          the workspace, of the slot's user
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from dataclasses import dataclass, field
+
+from sandbox_image.runner.snapshot import Snapshot
+from sandbox_image.runner.sync import Owner, empty
+from sandbox_image.runner.tree import DIR_FLAGS, remove
+
+
+_ENTRY_BYTES = 16 << 10
+"""What one entry counts beside its bytes: it costs memory and an inode."""
+
+
+class NoFolder(Exception):
+    """Every user is in use or retired."""
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A folder in use. `present` is what it holds; None once that is not known, which discards it at release."""
+
+    name: str
+    slot: int
+    folder: str
+    path: str
+    fd: int
+    owner: Owner | None
+    present: Snapshot | None = field(default_factory=Snapshot)
+    size: int = 0
+    used: int = 0
+    dirty_user: bool = False
+
+
+class Holder:
+    """Hands out folders. Thread-safe. `uid_base` None: there is no user to give (the runner is not root)."""
+
+    def __init__(self, work: str, uid_base: int | None, *, slots: int, held_max: int, bytes_max: int) -> None:
+        self._uid_base = uid_base
+        self._held_max = held_max
+        self._bytes_max = bytes_max
+        self._held: dict[str, Held] = {}
+        self._free = list(range(slots, 0, -1))
+        self._lock = threading.Lock()
+        self._clock = itertools.count()
+        self._fds = {name: _subfolder(work, name) for name in ("held", "trash")}
+        self._paths = {name: f"{work}/{name}" for name in ("held", "trash")}
+        self._full = threading.Event()
+        for name, fd in self._fds.items():
+            for left in os.listdir(fd):
+                self._discard_name(name, left)
+        threading.Thread(target=self._empty_trash, name="trash", daemon=True).start()
+
+    def take(self, name: str) -> Held:
+        """The folder of `name`, or a new one when it has none or another run has it.
+
+        Errors: NoFolder, OSError.
+        """
+        with self._lock:
+            held = self._held.pop(name, None)
+            if held is not None:
+                return held
+            slot = self._slot()
+        return self._new(name, slot)
+
+    def give_back(self, held: Held) -> None:
+        """End the use. Kept only if its content is known, its user clean, and no other has its name by now."""
+        with self._lock:
+            if held.present is None or held.dirty_user or held.name in self._held:
+                self._drop(held)
+                return
+            held.size = held.present.size + _ENTRY_BYTES * len(held.present.records)
+            held.used = next(self._clock)
+            self._held[held.name] = held
+            total = sum(other.size for other in self._held.values())
+            for other in sorted(self._held.values(), key=lambda other: other.used):
+                if len(self._held) <= self._held_max and total <= self._bytes_max:
+                    break
+                total -= other.size
+                del self._held[other.name]
+                self._drop(other)
+
+    def reset(self, held: Held) -> None:
+        """Begin anew with an empty folder, after what it holds could not be described. Errors: OSError."""
+        os.close(held.fd)
+        fd = os.open(held.folder, DIR_FLAGS)
+        try:
+            held.fd = empty(fd, "data", held.owner)
+        finally:
+            os.close(fd)
+        held.present = Snapshot()
+
+    def _slot(self) -> int:
+        if not self._free:
+            idle = min(self._held.values(), key=lambda held: held.used, default=None)
+            if idle is None:
+                raise NoFolder
+            del self._held[idle.name]
+            self._drop(idle)
+        if not self._free:
+            raise NoFolder
+        return self._free.pop()
+
+    def _new(self, name: str, slot: int) -> Held:
+        folder = f"{slot}-{os.urandom(12).hex()}"
+        path = f"{self._paths['held']}/{folder}"
+        owner = None if self._uid_base is None else Owner(self._uid_base + slot, self._uid_base + slot)
+        os.mkdir(folder, 0o700, dir_fd=self._fds["held"])
+        fd = os.open(folder, DIR_FLAGS, dir_fd=self._fds["held"])
+        try:
+            data = empty(fd, "data", owner)
+            if owner is not None:
+                os.fchown(fd, -1, owner.gid)
+                os.fchmod(fd, 0o710)
+        finally:
+            os.close(fd)
+        return Held(name, slot, path, f"{path}/data", data, owner)
+
+    def _drop(self, held: Held) -> None:
+        """Forget a folder; its user is free again unless something of it may still live."""
+        os.close(held.fd)
+        self._discard_name("held", os.path.basename(held.folder))
+        if not held.dirty_user:
+            self._free.append(held.slot)
+
+    def _discard_name(self, place: str, name: str) -> None:
+        if place == "held":
+            os.rename(name, os.urandom(12).hex(), src_dir_fd=self._fds["held"], dst_dir_fd=self._fds["trash"])
+        self._full.set()
+
+    def _empty_trash(self) -> None:
+        while True:
+            self._full.wait()
+            self._full.clear()
+            for name in os.listdir(self._fds["trash"]):
+                try:
+                    remove(self._fds["trash"], name)
+                except OSError:
+                    continue
+
+
+def _subfolder(work: str, name: str) -> int:
+    """Make a folder of the runner's own, which others may pass through (0711) but not read."""
+    path = f"{work}/{name}"
+    os.makedirs(path, 0o711, exist_ok=True)
+    fd = os.open(path, DIR_FLAGS)
+    os.fchmod(fd, 0o711 if name == "held" else 0o700)
+    return fd

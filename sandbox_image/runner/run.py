@@ -1,0 +1,217 @@
+"""One run from request to answer: restore, write the program, start it in the jail, listen, compare, collect.
+
+The order is the contract (DESIGN §6): nothing is collected while a process of the program may live, and what cannot
+be restored whole never runs.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from threading import Event, Lock
+from typing import Any
+
+from sandbox_image.runner import collect, process, program, snapshot, stop_lines
+from sandbox_image.runner.grants import GrantFailed
+from sandbox_image.runner.holder import Held, Holder, NoFolder
+from sandbox_image.runner.jailed import Bounds, Job, Machine, chain
+from sandbox_image.runner.output import Stream, with_lines
+from sandbox_image.runner.sync import SyncFailed, sync
+from sandbox_image.runner.tree import DIR_FLAGS, NEW_FLAGS, remove
+from sandbox_image.runner.wipe import wipe
+from shared.executor.wire import RunAnswer, RunLimits, RunRequest
+
+
+class RunFailed(Exception):
+    """Nothing of the run may be believed. `kind` is that of ExecutorFailed: "unavailable" or "broken"."""
+
+    def __init__(self, kind: str, why: str) -> None:
+        self.kind = kind
+        super().__init__(why)
+
+
+class Cancel:
+    """Stops a run, once, whenever it is asked: before, while or after its chain lives. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.asked = Event()
+        self._lock = Lock()
+        self._started: process.Started | None = None
+
+    def ask(self) -> None:
+        """Ask for the end."""
+        with self._lock:
+            self.asked.set()
+            if self._started is not None:
+                self._started.tell(process.STOP)
+
+    def attach(self, started: process.Started | None) -> None:
+        """Say which chain to stop; None before its descriptors are closed."""
+        with self._lock:
+            self._started = started
+            if started is not None and self.asked.is_set():
+                started.tell(process.STOP)
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """What runs share. `layers` are those that are applied. `runs` is the folder of their programs."""
+
+    machine: Machine
+    holder: Holder
+    layers: frozenset[str]
+    runs: str
+    languages: program.Languages
+
+    def run(self, request: RunRequest, cancel: Cancel) -> RunAnswer:
+        """Run one program. Errors: RunFailed."""
+        plan = self.languages.plan(request.lang, request.args)
+        try:
+            held = self.holder.take(request.workspace)
+        except (NoFolder, OSError) as error:
+            raise RunFailed("unavailable", type(error).__name__) from error
+        present, held.present = held.present, None
+        try:
+            answer, held.present = self._held(request, plan, cancel, held, present)
+        except (SyncFailed, GrantFailed, OSError, UnicodeError) as error:
+            raise RunFailed("broken", type(error).__name__) from error
+        finally:
+            self.holder.give_back(held)
+        return answer
+
+    def _held(
+        self,
+        request: RunRequest,
+        plan: program.Plan,
+        cancel: Cancel,
+        held: Held,
+        present: snapshot.Snapshot | None,
+    ) -> tuple[RunAnswer, snapshot.Snapshot | None]:
+        begin = time.monotonic()
+        limits = request.limits
+        bounds = snapshot.Bounds(limits.path_bytes, limits.path_depth, 2 * limits.workspace_entries + 1)
+        if present is None:
+            raise RunFailed("broken", "a folder of unknown content")
+        before = sync(held.fd, request.manifest, request.reads, present, held.owner, bounds)
+        if plan.missing:
+            return _missing(request, plan.missing), before
+        restored = time.monotonic()
+        started_ns = time.time_ns()
+        out, err = Stream(limits.stdout_bytes), Stream(limits.stderr_bytes)
+        status = self._program(request, plan, cancel, held, out, err)
+        ended = time.monotonic()
+        if status.get("reason") == "start":
+            raise RunFailed("unavailable", str(status.get("error")))
+        if not status.get("clean"):
+            held.dirty_user = True
+        after = snapshot.take(held.fd, bounds, before.records, started_ns)
+        owner = None if held.owner is None else held.owner.uid
+        kept = collect.collect(
+            held.fd, request.manifest, before, after, limits, request.writes, uid=owner, repack=request.repack
+        )
+        whole = after.complete and not after.unkept
+        number = status["signal"]
+        reason = stop_lines.reason_of(status["reason"], number)
+        answer = RunAnswer(
+            run_id=request.run_id,
+            phase=status["phase"],
+            code=status["code"],
+            signal=number,
+            reason=reason,
+            stdout=out.text(),
+            stderr=with_lines(err.text(), stop_lines.lines(reason, number, limits)),
+            stdout_cut=out.cut,
+            stderr_cut=err.cut,
+            changes=tuple(kept.changes),
+            deleted=tuple(kept.deleted),
+            lost=tuple(kept.lost),
+            pack=kept.pack,
+            wall_ms=status["wall_ms"],
+            cpu_ms=status["cpu_ms"],
+            peak_memory=status["peak_memory"] if status["peak_memory"] is not None else status["max_rss"],
+            restore_ms=int((restored - begin) * 1000),
+            collect_ms=int((time.monotonic() - ended) * 1000),
+        )
+        return answer, after if whole else None
+
+    def _program(
+        self, request: RunRequest, plan: program.Plan, cancel: Cancel, held: Held, out: Stream, err: Stream
+    ) -> dict[str, Any]:
+        """Write the program byte for byte, outside the workspace, run it, and take its folder away again."""
+        name = os.urandom(12).hex()
+        uid = None if held.owner is None else held.owner.uid
+        runs = os.open(self.runs, DIR_FLAGS)
+        try:
+            folder = f"{self.runs}/{name}"
+            _write_program(runs, name, plan.source, request.code.encode("utf-8"), uid)
+            job = Job(
+                name=name,
+                command=plan.command,
+                compile=plan.compile,
+                env=plan.env,
+                workspace=held.path,
+                program=f"{folder}/program",
+                scratch=f"{folder}/scratch",
+                uid=uid,
+                bounds=_bounds(request.limits),
+                layers=self.layers,
+                folders=plan.folders,
+            )
+            try:
+                started = process.start(chain(self.machine, job, process.STATUS_FD, process.CONTROL_FD))
+            except process.ChainFailed as error:
+                raise RunFailed("unavailable", str(error)) from error
+            cancel.attach(started)
+            try:
+                return process.listen(started, out, err, request.limits.flood_bytes, lambda: cancel.attach(None))
+            except process.ChainFailed as error:
+                held.dirty_user = True
+                raise RunFailed("broken", str(error)) from error
+        finally:
+            remove(runs, name)
+            os.close(runs)
+            if "namespaces" not in self.layers and uid is not None and not wipe(uid):
+                held.dirty_user = True
+
+
+def _write_program(runs: int, name: str, source: str, code: bytes, uid: int | None) -> None:
+    """<runs>/<name>/{program/SOURCE, scratch}: only the run's user may enter, only root may write the program."""
+    os.mkdir(name, 0o700, dir_fd=runs)
+    folder = os.open(name, DIR_FLAGS, dir_fd=runs)
+    try:
+        for inner, mode in (("program", 0o755), ("scratch", 0o700)):
+            os.mkdir(inner, mode, dir_fd=folder)
+        if uid is not None:
+            os.chown("scratch", uid, uid, dir_fd=folder, follow_symlinks=False)
+            os.fchown(folder, -1, uid)
+            os.fchmod(folder, 0o710)
+        inside = os.open("program", DIR_FLAGS, dir_fd=folder)
+        try:
+            fd = os.open(source, NEW_FLAGS, 0o444, dir_fd=inside)
+            with os.fdopen(fd, "wb") as file:
+                file.write(code)
+        finally:
+            os.close(inside)
+    finally:
+        os.close(folder)
+
+
+def _bounds(limits: RunLimits) -> Bounds:
+    return Bounds(
+        wall_ms=limits.wall_ms,
+        memory_bytes=limits.memory_bytes,
+        processes=limits.processes,
+        open_files=limits.open_files,
+        file_bytes=limits.file_bytes,
+        tmp_bytes=limits.tmp_bytes,
+        workspace_bytes=limits.workspace_bytes,
+        workspace_entries=limits.workspace_entries,
+    )
+
+
+def _missing(request: RunRequest, missing: str) -> RunAnswer:
+    """As a shell answers a command that is not there."""
+    return RunAnswer(
+        run_id=request.run_id, phase="run", code=127, signal=None, reason=None, stdout="", stderr=f"{missing}\n"
+    )

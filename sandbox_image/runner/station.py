@@ -1,0 +1,115 @@
+"""The runner's place on the machine: a block of host users of its own, cgroups, and what a dead one left.
+
+Several runners may live on one machine. Each holds the lock of one block of users for as long as it lives, so what
+still runs or lies there under those users when the lock is taken belongs to a dead runner and is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import time
+
+from sandbox_image.runner.wipe import wipe
+
+UID_BASE, BLOCK, BLOCKS = 40_000, 256, 64
+LOCKS = "/run/workroom"
+_CGROUP_PARENTS = ("/sys/fs/cgroup/memory", "/sys/fs/cgroup")
+_KILL_S = 5.0
+
+
+class NoStation(Exception):
+    """The runner cannot work here; the text says why."""
+
+
+def take_block(locks: str = LOCKS) -> tuple[int, int]:
+    """Lock a block of users. Returns (first user of the block, descriptor that holds the lock). Errors: NoStation."""
+    os.makedirs(locks, 0o755, exist_ok=True)
+    for block in range(BLOCKS):
+        fd = os.open(f"{locks}/users-{block}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            continue
+        return UID_BASE + block * BLOCK, fd
+    raise NoStation("every block of host users is taken by another runner")
+
+
+def lock_work(work: str) -> int:
+    """Take the work folder; a dead predecessor's is free at once. Errors: NoStation."""
+    os.makedirs(work, 0o711, exist_ok=True)
+    os.chmod(work, 0o711)
+    fd = os.open(f"{work}/lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    until = time.monotonic() + _KILL_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fd
+        except OSError:
+            if time.monotonic() > until:
+                os.close(fd)
+                raise NoStation("another runner uses the work folder") from None
+            time.sleep(0.02)
+
+
+def closed_to_others(path: str) -> str | None:
+    """The first folder on the way to `path` that other users may not pass through, or None."""
+    at = ""
+    for name in os.path.realpath(path).split("/"):
+        at = f"{at}{name}/"
+        if not os.stat(at).st_mode & 0o001:
+            return at
+    return None
+
+
+def clear_users(first: int) -> bool:
+    """Kill every process of the block and remove its files in shared folders; whether none is left."""
+    until = time.monotonic() + _KILL_S
+    while found := _processes(first):
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return wipe(first, BLOCK)
+
+
+def _processes(first: int) -> list[int]:
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                if first <= _owner(name) < first + BLOCK:
+                    found.append(int(name))
+    return found
+
+
+def _owner(pid: str) -> int:
+    """The user of a process; -1 for a zombie, which is gone but for its parent's look."""
+    with open(f"/proc/{pid}/status", "rb") as file:
+        fields = dict(line.split(b":", 1) for line in file.read().splitlines() if b":" in line)
+    return -1 if fields[b"State"].strip()[:1] in b"ZX" else int(fields[b"Uid"].split()[0])
+
+
+def open_cgroups(first: int) -> str | None:
+    """The folder below which a run's memory cgroup is made, emptied of a dead runner's; None where none can be."""
+    for parent in _CGROUP_PARENTS:
+        path = f"{parent}/workroom-{first}"
+        if parent.endswith("memory") or os.path.exists(f"{parent}/cgroup.controllers"):
+            try:
+                os.makedirs(path, exist_ok=True)
+                for name in os.listdir(path):
+                    if os.path.isdir(f"{path}/{name}"):
+                        os.rmdir(f"{path}/{name}")
+                if not parent.endswith("memory"):
+                    with open(f"{path}/cgroup.subtree_control", "w") as file:
+                        file.write("+memory")
+                return path
+            except OSError:
+                continue
+    return None

@@ -1,0 +1,111 @@
+"""Folders by descriptor: every step is openat with O_NOFOLLOW, so a link that a program left is never followed.
+
+A path never reaches the kernel whole: a workspace path may be longer than PATH_MAX.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from types import TracebackType
+
+DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FLAT = 64
+
+
+class Climber:
+    """Opens the parent folders of paths below `root`, keeping the chain of the last one.
+
+    Meant for paths in sorted order; at most `path_depth` descriptors are open. A context manager. Any folder of the
+    chain that is a link or not a folder raises OSError.
+    """
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._names: list[str] = []
+        self._fds: list[int] = []
+
+    def parent(self, path: str) -> tuple[int, str]:
+        """The descriptor of the folder that holds `path` (valid until the next call) and its last name."""
+        *names, last = path.split("/")
+        same = 0
+        for ours, theirs in zip(self._names, names, strict=False):
+            if ours != theirs:
+                break
+            same += 1
+        self._cut(same)
+        for name in names[same:]:
+            fd = os.open(name, DIR_FLAGS, dir_fd=self._fds[-1] if self._fds else self._root)
+            self._fds.append(fd)
+            self._names.append(name)
+        return (self._fds[-1] if self._fds else self._root), last
+
+    def _cut(self, keep: int) -> None:
+        while len(self._fds) > keep:
+            os.close(self._fds.pop())
+            self._names.pop()
+
+    def __enter__(self) -> Climber:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cut(0)
+
+
+def remove(parent: int, name: str) -> None:
+    """Remove `name` below `parent` with all that it holds; nothing there is fine. Any depth, few descriptors.
+
+    Only for trees that no program can reach any more. A folder deeper than a bound is first moved up, so neither
+    the stack nor the number of open descriptors follows what a program nested. Errors: OSError.
+    """
+    try:
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(found.st_mode):
+        os.unlink(name, dir_fd=parent)
+        return
+    top = os.open(name, DIR_FLAGS, dir_fd=parent)
+    try:
+        moved, token = 0, os.urandom(12).hex()
+        while True:
+            moved = _empty(top, top, 0, moved, token)
+            with os.scandir(top) as left:
+                if next(left, None) is None:
+                    break
+    finally:
+        os.close(top)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _empty(top: int, here: int, depth: int, moved: int, token: str) -> int:
+    with os.scandir(here) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, folder in found:
+        if not folder:
+            os.unlink(name, dir_fd=here)
+            continue
+        if depth >= _FLAT:
+            moved += 1
+            os.rename(name, f".moved-{token}-{moved}", src_dir_fd=here, dst_dir_fd=top)
+            continue
+        inner = _open_own(here, name)
+        try:
+            moved = _empty(top, inner, depth + 1, moved, token)
+        finally:
+            os.close(inner)
+        os.rmdir(name, dir_fd=here)
+    return moved
+
+
+def _open_own(parent: int, name: str) -> int:
+    """Open a folder to empty it; one without permissions is given them first (an unprivileged runner)."""
+    try:
+        return os.open(name, DIR_FLAGS, dir_fd=parent)
+    except PermissionError:
+        os.chmod(name, 0o700, dir_fd=parent)
+        return os.open(name, DIR_FLAGS, dir_fd=parent)
