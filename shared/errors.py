@@ -31,6 +31,7 @@ class Code(Enum):
     EXISTS = Row("already_exists", 409, "It exists already and is not replaced.")
     TOO_LARGE = Row("too_large", 413, "The upload is larger than the limit.")
     IDEMPOTENCY_CONFLICT = Row("idempotency_conflict", 422, "This Idempotency-Key was used with another request body.")
+    CANCELLED = Row("cancelled", 499, "The caller went away; nothing of the run is kept.")
     RATE_LIMITED = Row("rate_limited", 429, "Too many requests. Retry later.")
     INTERNAL = Row("internal_error", 500, "The service met an unexpected condition.")
     UNSUPPORTED = Row("unsupported_capability", 501, "This server does not offer that capability.")

@@ -2,7 +2,7 @@
 
 Stdlib only: the runner inside the image imports this module and nothing else of `shared`. Shapes are dataclasses
 that know how to become JSON and how to be read from it. Reading is strict about types; what an executor answers
-is **hostile input** and is judged by `shared.domain.answer` before anything is believed.
+is **hostile input** and is judged by `shared.executor.judge` before anything is believed.
 
 Names are text with `surrogateescape`: a byte that is not UTF-8 is a lone surrogate in JSON (`\\udcff`).
 """
@@ -14,6 +14,9 @@ from typing import Any, Literal, cast, get_args
 
 Kind = Literal["file", "dir", "link", "fifo", "other"]
 KINDS: frozenset[str] = frozenset(get_args(Kind))
+
+Lang = Literal["py", "js", "ts", "bash", "r", "php", "go", "rs", "c", "cpp", "java", "d", "f90"]
+LANGS: tuple[str, ...] = get_args(Lang)
 
 Reason = Literal[
     "time",
@@ -200,7 +203,7 @@ class RunAnswer:
 
     @classmethod
     def of(cls, data: object) -> RunAnswer:
-        """Read an answer, types only. Raises WireError. `shared.domain.answer` judges the content."""
+        """Read an answer, types only. Raises WireError. `shared.executor.judge` judges the content."""
         import base64  # noqa: PLC0415
         import binascii  # noqa: PLC0415
 

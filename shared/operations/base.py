@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    RootModel,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from shared.errors import Code, Failure, invalid
 from shared.identity import Caller
@@ -25,6 +32,15 @@ class Model(BaseModel):
     """A published shape: strict types, immutable. Members that it does not know are ignored or refused by the door."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+
+
+class Sparse(Model):
+    """A shape whose members are left out of JSON where they are None: for clients that take presence for news."""
+
+    @model_serializer(mode="wrap")
+    def _sparse(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        row: dict[str, Any] = handler(self)
+        return {name: value for name, value in row.items() if value is not None}
 
 
 class Nothing(Model):
@@ -177,7 +193,7 @@ def operation(
 
         hints = get_type_hints(code)
         *_, input_name = list(hints)[:-1]
-        declared = Operation[I_, O_](
+        declared = Operation(
             name=name,
             input=cast("type[I_]", hints[input_name]),
             output=cast("type[O_]", hints["return"]),

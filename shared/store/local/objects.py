@@ -144,9 +144,11 @@ class FileObjects:
 
     def put_new(self, key: str, body: bytes, sha256: str) -> None:
         """As the port says. Errors: also ValueError for what is not a key."""
-        keys.file_of(key)
+        path = self._path(key)
         if hashlib.sha256(body).hexdigest() != sha256:
             raise DigestMismatch
+        if os.path.lexists(path):  # spares the writing; what decides is link(2)
+            raise ObjectExists
         with self.stage() as stage:
             stage.write(body)
             stage.commit(key)

@@ -1,0 +1,50 @@
+"""Identifiers. Session and file ids are 21 characters `[A-Za-z0-9_-]`: 126 bits (exec.md A8.2)."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
+
+_SHORT = re.compile(r"[A-Za-z0-9_-]{21}", re.ASCII)
+_PROJECT = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
+
+
+def is_short_id(text: str) -> bool:
+    """Whether a text can be a session, file, run or upload id of this contract."""
+    return _SHORT.fullmatch(text) is not None and not text.startswith("file-")
+
+
+def is_project(text: str) -> bool:
+    """Whether a text can be a project's id: it stands in partitions and object keys."""
+    return _PROJECT.fullmatch(text) is not None
+
+
+def short_id(random_bytes: Callable[[int], bytes]) -> str:
+    """A new id from a source of random bytes. `file-…` belongs to the Agents API (exec.md A8.17): never made here."""
+    while True:
+        text = base64.urlsafe_b64encode(random_bytes(16)).decode("ascii")[:21]
+        if is_short_id(text):
+            return text
+
+
+def file_id(key: bytes, session: str, path: str) -> str:
+    """The id of one path in one session: a keyed hash, recomputable, with no table (exec.md A8.2)."""
+    message = session.encode("ascii") + b"\0" + path.encode("utf-8", "surrogateescape")
+    for salt in range(256):
+        digest = hmac.digest(key, message + b"\0" + bytes([salt]), hashlib.sha256)
+        text = base64.urlsafe_b64encode(digest).decode("ascii")[:21]
+        if is_short_id(text):
+            return text
+    raise AssertionError("256 keyed hashes in a row began with file-")
+
+
+def digest(*parts: str) -> str:
+    """Hex SHA-256 over length-prefixed parts: no two different lists of parts have one input."""
+    hasher = hashlib.sha256()
+    for part in parts:
+        raw = part.encode("utf-8", "surrogatepass")
+        hasher.update(len(raw).to_bytes(8, "big") + raw)
+    return hasher.hexdigest()

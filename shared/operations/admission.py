@@ -1,0 +1,56 @@
+"""Who is admitted: from the credentials of a request to a caller, by exec.md A8.7.
+
+Several credentials at once are fine when they agree: clients send their own Bearer beside our key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.errors import Code, Failure
+from shared.identity import Caller
+from shared.operations import names
+from shared.operations.keys import is_key, sort_of
+from shared.operations.room import Room
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The secrets that a request carries, as sent: `basic` is the password of Basic, else its user name."""
+
+    api_key: str | None = None
+    bearer: str | None = None
+    basic: str | None = None
+
+
+def admit(room: Room, credentials: Credentials) -> Caller:
+    """The caller that the credentials prove.
+
+    A Bearer that is not in our format is ignored; every other credential has to be valid, and all of one project.
+    Errors: 401; 503 when no key exists at all.
+    """
+    sent = [secret for secret in (credentials.api_key, credentials.basic) if secret is not None]
+    if credentials.bearer is not None and is_key(credentials.bearer):
+        sent.append(credentials.bearer)
+    callers = [_caller(room, secret) for secret in sent]
+    found = [caller for caller in callers if caller is not None]
+    if len(found) == len(sent) and len({caller.project for caller in found}) == 1:
+        return found[0]
+    if not found and not room.state.query(names.KEYS, limit=1):
+        raise Failure(Code.NOT_CONFIGURED)
+    raise Failure(Code.UNAUTHORIZED)
+
+
+def _caller(room: Room, secret: str) -> Caller | None:
+    """The caller of one key, or None where it is unknown, over, or the development key of a service that takes none."""
+    if not is_key(secret):
+        return None
+    item = room.state.get(names.KEYS, sort_of(secret))
+    if item is None:
+        return None
+    row = item.attributes
+    if row["until"] is not None and room.clock() >= row["until"]:
+        return None
+    if row.get("development") and not room.dev_key:
+        return None
+    return Caller(row["project"], row["id"])

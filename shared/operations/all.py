@@ -1,0 +1,7 @@
+"""Importing this module declares every operation."""
+
+from shared.operations import exec as exec_operations
+from shared.operations import files, health, keys, programmatic, uploads
+from shared.operations.base import operations
+
+__all__ = ["exec_operations", "files", "health", "keys", "operations", "programmatic", "uploads"]

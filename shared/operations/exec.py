@@ -1,0 +1,140 @@
+"""`exec.run` and `exec.start`: run a whole program, now or in the background (exec.md A3, A7, A8)."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from shared.domain.ids import short_id
+from shared.errors import Code, Failure, invalid
+from shared.operations import records
+from shared.operations.base import Call, Route, operation
+from shared.operations.exec_models import RunId, RunInput, RunOutput, RunRecord
+from shared.operations.room import Room
+from shared.operations.run import perform
+from shared.operations.texts import bounded, check_path
+
+_LOG = logging.getLogger("workroom.run")
+
+RUN_ERRORS = (
+    Code.INVALID_REQUEST,
+    Code.NOT_FOUND,
+    Code.BUSY,
+    Code.IN_PROGRESS,
+    Code.IDEMPOTENCY_CONFLICT,
+    Code.RATE_LIMITED,
+    Code.EXECUTOR_BROKEN,
+    Code.EXECUTOR_UNAVAILABLE,
+    Code.EXECUTOR_TIMEOUT,
+)
+
+
+@operation("exec.run", route=Route("POST", ("/v1/exec", "/v1/exec/exec")), errors=RUN_ERRORS)
+def run(room: Room, call: Call, data: RunInput) -> RunOutput:
+    """Run a program. It runs in a sandbox without network; its working directory is the session's workspace.
+
+    A program that fails, is killed or runs out of time is a successful call: see `code`, `status` and `stderr`. Files
+    that it leaves in the working directory (also reachable as /mnt/data and /workspace) stay in the session; name
+    `session_id` in a later run to find them again.
+    """
+    check(room, data)
+    if call.idempotency_key is None:
+        return perform(room, call.project, data, call.cancel, lambda output: ())
+    begun = records.begin(room, call.project, _key(room, call.idempotency_key), _body(data, "run"))
+    if isinstance(begun, records.Stored):
+        return RunOutput.model_validate(begun.result)
+    try:
+        return perform(
+            room, call.project, data, call.cancel, lambda output: [records.finished(room, begun, output.model_dump())]
+        )
+    except BaseException:
+        records.drop(room, begun)
+        raise
+
+
+@operation("exec.start", status=202, errors=RUN_ERRORS)
+def start(room: Room, call: Call, data: RunInput) -> RunRecord:
+    """Start a program and do not wait for it. The answer has the id under which `runs.get` tells of it.
+
+    Everything else is as for `exec.run`. The result is kept for 24 hours.
+    """
+    check(room, data)
+    project = call.project
+    begun: records.Record | None = None
+    if call.idempotency_key is not None:
+        earlier = records.begin(room, project, _key(room, call.idempotency_key), _body(data, "start"))
+        if isinstance(earlier, records.Stored):
+            return RunRecord.model_validate(earlier.result)
+        begun = earlier
+    record = RunRecord(id=short_id(os.urandom), status="running")
+    try:
+        owned = records.create(room, project, record.id)
+        if begun is not None:
+            room.state.transact([records.finished(room, begun, record.model_dump())])
+    except BaseException:
+        if begun is not None:
+            records.drop(room, begun)
+        raise
+    room.background.submit(_in_background, room, call, data, owned)
+    return record
+
+
+@operation("runs.get", route=Route("GET", ("/v1/exec/runs/{run_id}",)), errors=(Code.NOT_FOUND,))
+def get_run(room: Room, call: Call, data: RunId) -> RunRecord:
+    """Get a run that was started in the background. While it goes on, `status` is running."""
+    found = records.load(room, call.project, data.run_id)
+    if found is None:
+        raise Failure(Code.NOT_FOUND, "No such run.")
+    state, result = found
+    if state == "finished":
+        return RunRecord(id=data.run_id, status=state, result=RunOutput.model_validate(result))
+    return RunRecord(id=data.run_id, status=state, error=result if state == "failed" else None)
+
+
+def _in_background(room: Room, call: Call, data: RunInput, owned: records.Record) -> None:
+    """Run it and write the record's end, whatever happens: a caller that asks never waits for nothing."""
+    try:
+        perform(
+            room, call.project, data, call.cancel, lambda output: [records.finished(room, owned, output.model_dump())]
+        )
+    except Failure as failure:
+        room.state.transact([records.finished(room, owned, failure.body(), "failed")])
+    except Exception as error:
+        _LOG.error("background run failed", extra={"kind": type(error).__name__})
+        room.state.transact([records.finished(room, owned, Failure(Code.INTERNAL).body(), "failed")])
+
+
+def check(room: Room, data: RunInput) -> None:
+    """Refuse what no executor has to see. Errors: 400 naming the field and the limit."""
+    limits = room.limits
+    bounded("code", data.code, limits.code_bytes)
+    total = 0
+    for index, arg in enumerate(data.args):
+        bounded(f"args[{index}]", arg, limits.args_bytes, empty=True)
+        total += len(arg.encode()) + 1
+    if total > limits.args_bytes:
+        raise invalid("args", f"must not be longer than {limits.args_bytes} bytes together")
+    if data.timeout is not None and data.timeout > limits.run_ms_max:
+        raise invalid("timeout", f"must be at most {limits.run_ms_max}")
+    for name in ("session_id", "runtime_session_hint", "user_id", "entity_id"):
+        value = getattr(data, name)
+        if value is not None:
+            bounded(name, value, limits.label_bytes, empty=name in ("user_id", "entity_id"))
+    if len(data.files) > limits.run_files:
+        raise invalid("files", f"must not have more than {limits.run_files} entries")
+    for index, file in enumerate(data.files):
+        bounded(f"files[{index}].id", file.id, limits.path_bytes)
+        if file.name is not None:
+            check_path(f"files[{index}].name", file.name, limits)
+        for name in ("storage_session_id", "session_id"):
+            value = getattr(file, name)
+            if value is not None:
+                bounded(f"files[{index}].{name}", value, limits.label_bytes, empty=True)
+
+
+def _key(room: Room, key: str) -> str:
+    return bounded("Idempotency-Key", key, room.limits.label_bytes)
+
+
+def _body(data: RunInput, how: str) -> dict[str, object]:
+    return {"how": how, **data.model_dump()}

@@ -1,0 +1,48 @@
+"""Partitions, sorts and object keys: the only place where they are spelled.
+
+A partition begins with the project's id, so a foreign id is simply not found (DESIGN §3).
+"""
+
+from __future__ import annotations
+
+from shared.domain.ids import digest
+
+HEAD = "head"
+RECORD = "record"
+SYSTEM = "sys"
+KEYS = "keys"
+
+
+def project(project_id: str) -> str:
+    """The partition of what a project lists."""
+    return f"p/{project_id}"
+
+
+def session(project_id: str, session_id: str) -> str:
+    """The partition of one session; with `/` behind it, the prefix of the session's objects."""
+    return f"p/{project_id}/s/{session_id}"
+
+
+def record(project_id: str, kind: str, name: str) -> str:
+    """The partition of one request record: `kind` is "run", "idem" or "upload"."""
+    return f"p/{project_id}/{kind}/{name}"
+
+
+def session_row(session_id: str) -> str:
+    """The sort of a session's index row in the project's partition."""
+    return f"session/{session_id}"
+
+
+def hint_row(user: str, hint: str) -> str:
+    """The sort of the row that points a `runtime_session_hint` at its session (exec.md A8.3)."""
+    return f"hint/{digest(user, hint)}"
+
+
+def project_row(project_id: str) -> str:
+    """The sort, in the system partition, of a project's row: the janitor walks these."""
+    return f"project/{project_id}"
+
+
+def workspace(project_id: str, session_id: str) -> str:
+    """The name under which an executor may hold the workspace: opaque, and of one project only."""
+    return digest("workspace", project_id, session_id)[:40]

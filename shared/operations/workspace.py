@@ -1,0 +1,208 @@
+"""Reading and committing the versions of a workspace: get, decide by the pure rules, compare and swap.
+
+Nothing is changed in place. A crash before the swap leaves objects that no manifest names; the janitor takes them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shared.domain import session as rules
+from shared.domain.ids import is_short_id, short_id
+from shared.domain.manifest import BadManifest, Manifest
+from shared.domain.session import Head
+from shared.errors import Code, Failure
+from shared.operations import names
+from shared.operations.room import Room
+from shared.store.ports import Action, Conflict, Item, ObjectMissing, PutIf, PutNew, StoreUnavailable
+
+_POLL_S = (0.005, 0.02)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A session as it was read: its item's version and its head. `version` 0 means that it is not stored yet."""
+
+    project: str
+    session: str
+    version: int
+    head: Head
+
+    @property
+    def partition(self) -> str:
+        """The session's partition."""
+        return names.session(self.project, self.session)
+
+
+def find(room: Room, project: str, session: str) -> Opened | None:
+    """The live session of that id in this project, or None: unknown, foreign, expired and malformed are the same."""
+    if not is_short_id(session):
+        return None
+    item = room.state.get(names.session(project, session), names.HEAD)
+    if item is None:
+        return None
+    head = Head.of(item.attributes)
+    if not rules.live(head, room.clock(), room.limits.session_ms):
+        return None
+    return Opened(project, session, item.version, head)
+
+
+def need(room: Room, project: str, session: str) -> Opened:
+    """The live session, or 404."""
+    opened = find(room, project, session)
+    if opened is None:
+        raise Failure(Code.NOT_FOUND, "No such session.")
+    return opened
+
+
+def fresh(room: Room, project: str, session: str | None = None) -> Opened:
+    """A session that is not stored yet: its id is known to nobody, so it needs no lock until it is committed."""
+    now = room.clock()
+    return Opened(project, session or short_id(os.urandom), 0, Head(created=now, used=now))
+
+
+def creation(opened: Opened, head: Head) -> list[Action]:
+    """The actions that store a new session: its head and its index row, in one transaction."""
+    return [
+        PutNew(opened.partition, names.HEAD, head.attributes()),
+        PutNew(names.project(opened.project), names.session_row(opened.session), {"created": head.created}),
+    ]
+
+
+def manifest_of(room: Room, head: Head) -> Manifest:
+    """The manifest that a head is at."""
+    try:
+        if head.inline:
+            return Manifest.decode(base64.b64decode(head.inline))
+        if head.pointer:
+            return Manifest.decode(b"".join(room.objects.read(head.pointer)))
+    except (BadManifest, ObjectMissing) as error:
+        raise StoreUnavailable("manifest") from error
+    return Manifest()
+
+
+def place(room: Room, opened: Opened, manifest: Manifest) -> tuple[str, str]:
+    """Store a manifest and say where: (inline, pointer). A large one becomes an object."""
+    if len(manifest) == 0:
+        return "", ""
+    data = manifest.encode()
+    if len(data) <= room.limits.inline_item_bytes:
+        return base64.b64encode(data).decode("ascii"), ""
+    return "", put_object(room, opened, data)
+
+
+def new_key(opened: Opened) -> str:
+    """A fresh object key of the session. No path ever stands in a key."""
+    return f"{opened.partition}/{short_id(os.urandom)}"
+
+
+def put_object(room: Room, opened: Opened, data: bytes) -> str:
+    """Store bytes under a fresh key of the session; the key."""
+    key = new_key(opened)
+    room.objects.put_new(key, data, hashlib.sha256(data).hexdigest())
+    return key
+
+
+def waited(room: Room, attempt: Callable[[], Opened | None]) -> Opened:
+    """Try until the session is free, with jitter, for as long as the wait allows; then 409 busy."""
+    deadline = time.monotonic() + room.limits.lock_wait_ms / 1000
+    while True:
+        opened = attempt()
+        if opened is not None:
+            return opened
+        if time.monotonic() >= deadline:
+            raise Failure(Code.BUSY, retry_after=1)
+        time.sleep(random.uniform(*_POLL_S))
+
+
+def lock(room: Room, project: str, session: str) -> Opened:
+    """Lock a live session, waiting while another run holds it. Errors: 404; 409 busy."""
+
+    def attempt() -> Opened | None:
+        opened = need(room, project, session)
+        head = rules.acquire(opened.head, room.owner, room.clock(), room.limits.lease_ms)
+        if head is None:
+            return None
+        try:
+            (version,) = room.state.transact([_put(opened, head)])
+        except Conflict:
+            return None
+        return Opened(project, session, version, head)
+
+    return waited(room, attempt)
+
+
+def renew(room: Room, opened: Opened) -> None:
+    """Lengthen the lease. Errors: Fenced."""
+    _swap(room, opened, lambda head: rules.renew(head, opened.head.fence, room.clock(), room.limits.lease_ms))
+
+
+def release(room: Room, opened: Opened) -> None:
+    """Unlock without a new version; a lock that is no longer ours stays as it is."""
+    try:
+        _swap(room, opened, lambda head: rules.release(head, opened.head.fence))
+    except rules.Fenced:
+        return
+
+
+def commit_run(room: Room, opened: Opened, manifest: Manifest | None, also: Sequence[Action] = ()) -> None:
+    """Commit a run's version and unlock, in one transaction with `also`. None keeps the manifest as it is.
+
+    Errors: Fenced, when the lock was lost meanwhile; Conflict, when one of `also` lost.
+    """
+    inline, pointer = (opened.head.inline, opened.head.pointer) if manifest is None else place(room, opened, manifest)
+    if opened.version == 0:
+        head = Head(created=opened.head.created, used=room.clock(), inline=inline, pointer=pointer)
+        room.state.transact([*creation(opened, head), *also])
+        return
+    fence = opened.head.fence
+    _swap(room, opened, lambda head: rules.commit(head, fence, room.clock(), inline=inline, pointer=pointer), also)
+
+
+def change(room: Room, project: str, session: str, edit: Callable[[Opened, Manifest], Manifest]) -> None:
+    """Make the next version of an unlocked session by `edit`, waiting while a run holds it. Errors: 404, 409 busy."""
+
+    def attempt() -> Opened | None:
+        opened = need(room, project, session)
+        now = room.clock()
+        if rules.held(opened.head, room.owner, now):
+            return None
+        locked = rules.acquire(opened.head, room.owner, now, room.limits.lease_ms)
+        if locked is None:
+            return None
+        inline, pointer = place(room, opened, edit(opened, manifest_of(room, opened.head)))
+        head = rules.commit(locked, locked.fence, now, inline=inline, pointer=pointer)
+        try:
+            room.state.transact([_put(opened, head)])
+        except Conflict:
+            return None
+        return opened
+
+    waited(room, attempt)
+
+
+def _put(opened: Opened, head: Head) -> PutIf:
+    return PutIf(opened.partition, names.HEAD, opened.version, head.attributes())
+
+
+def _swap(room: Room, opened: Opened, step: Callable[[Head], Head], also: Sequence[Action] = ()) -> None:
+    """Apply `step` to the head as it is now. Our own renewal may move the version; only the fence decides."""
+    item: Item | None = Item(opened.partition, names.HEAD, opened.version, opened.head.attributes())
+    while True:
+        if item is None:
+            raise rules.Fenced
+        head = step(Head.of(item.attributes))
+        try:
+            room.state.transact([PutIf(opened.partition, names.HEAD, item.version, head.attributes()), *also])
+        except Conflict as conflict:
+            if any(loss.index != 0 for loss in conflict.losses):
+                raise
+            item = conflict.losses[0].current
+        else:
+            return
