@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import secrets
 from dataclasses import replace
@@ -107,8 +108,6 @@ def development_key(settings: Settings, room: Room) -> str:
     key = path.read_text().strip()
     if room.state.get(names.KEYS, sort_of(key)) is None:
         row = {"id": "development", "project": DEV_PROJECT, "name": "development key", "created": now_ms()}
-        try:
+        with contextlib.suppress(Conflict):
             put_key(room, key, {**row, "until": None, "development": True})
-        except Conflict:
-            pass
     return key
