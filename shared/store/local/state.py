@@ -221,6 +221,8 @@ def _flock(descriptor: int) -> bool:
 def _create_file(path: Path) -> None:
     """Make the file as 0600 before SQLite sees it: its log and index inherit the mode."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        path.chmod(0o600)
     # Two stores of one process: the descriptor of the maker is closed before the other one takes a lock.
     with _creating, contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -265,16 +267,17 @@ def _prepare(db: sqlite3.Connection) -> None:
 
 def _grow_log(db: sqlite3.Connection, path: Path) -> None:
     """Give the log its size at once, by a large transaction that is rolled back: its pages spill into the log."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         if os.stat(f"{path}-wal").st_size >= _WAL_BYTES:
             return
-    except FileNotFoundError:
-        pass
     db.execute("BEGIN IMMEDIATE")
     try:
-        db.execute("INSERT INTO items VALUES (x'00', x'00', 1, zeroblob(?), NULL)", (_WAL_BYTES + (2 << 20),))
+        # A full disk makes writes fail, each by itself; what is stored can be read all the same.
+        with contextlib.suppress(sqlite3.OperationalError):
+            db.execute("INSERT INTO items VALUES (x'00', x'00', 1, zeroblob(?), NULL)", (_WAL_BYTES + (2 << 20),))
     finally:
-        db.execute("ROLLBACK")
+        if db.in_transaction:
+            db.execute("ROLLBACK")
 
 
 def _item(db: sqlite3.Connection, partition: str, sort: str) -> Item | None:
