@@ -9,11 +9,10 @@ import secrets
 from dataclasses import replace
 from pathlib import Path
 
-from sandbox_image.locate import find_jail, find_root
-from shared.executor.local import LocalExecutor
-
 import shared.operations.all  # noqa: F401  (declares the operations)
+from sandbox_image.locate import find_jail, find_root
 from shared.domain.session import Owner
+from shared.executor.local import LocalExecutor
 from shared.limits import MIB, Limits
 from shared.operations import names
 from shared.operations.grants import SelfGrants
