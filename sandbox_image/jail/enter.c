@@ -143,18 +143,16 @@ int enter_main(int argc, char **argv) {
             return EXIT_BROKEN;
         }
     }
-    char **program = argv + options.compile;
+    bool compiled = true;
     if (options.compile > 0) {
         char **compile = allocate((size_t)options.compile + 1, sizeof *compile);
         memcpy(compile, argv, (size_t)options.compile * sizeof *compile);
-        bool compiled = stage(&options, compile, PHASE_COMPILE);
-        long long killed = sweep();
-        if (!compiled) {
-            report_killed(report_fd, killed);
-            return 0;
-        }
+        compiled = stage(&options, compile, PHASE_COMPILE);
+        report_killed(report_fd, sweep());
     }
-    stage(&options, program, PHASE_RUN);
-    report_killed(report_fd, sweep());
+    if (compiled) {
+        stage(&options, argv + options.compile, PHASE_RUN);
+        report_killed(report_fd, sweep());
+    }
     return 0;
 }

@@ -175,7 +175,10 @@ bool limit_apply(const struct limit *limit);
 /* landlock.c */
 bool landlock_apply(const struct list *read_only, const struct list *read_write);
 
-/* filter.c */
+/* filter_rules.c, filter.c */
+enum { FILTER_ROOM = 2048 };
+struct sock_filter;
+size_t filter_build(const pid_t *protected_pids, size_t count, bool own_namespace, struct sock_filter *to);
 bool filter_apply(const pid_t *protected_pids, size_t count, bool own_pid_namespace);
 
 /* program.c */
