@@ -15,7 +15,7 @@ from sandbox_image.runner.snapshot import Changed, Record, Snapshot, digest, pie
 from sandbox_image.runner.tree import Climber
 from shared.executor.wire import Entry, RunLimits
 
-_LOST_ROWS = 1_000
+_LOST_ROWS = 100
 
 
 @dataclass(slots=True)

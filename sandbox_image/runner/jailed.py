@@ -128,17 +128,17 @@ def _enter(machine: Machine, job: Job) -> list[str]:
     if "clean" not in layers:
         command += ["--clean", "0"]
     if "paths" in layers:
-        command += _landlock(job, inside)
+        command += _landlock(machine, job, inside)
     if job.compile:
         command += ["--compile", str(len(job.compile))]
     return command
 
 
-def _landlock(job: Job, inside: bool) -> list[str]:
+def _landlock(machine: Machine, job: Job, inside: bool) -> list[str]:
     if inside:
         readable, writable = ["/"], ["/mnt/data", "/workspace", "/tmp", "/dev"]
     else:
-        readable, writable = [*_SYSTEM, job.program], [job.workspace, job.scratch, "/dev/null"]
+        readable, writable = [*_SYSTEM, machine.jail, job.program], [job.workspace, job.scratch, "/dev/null"]
     command: list[str] = []
     for path in readable:
         command += ["--landlock-ro", path]

@@ -177,10 +177,9 @@ def _record(
             return record._replace(text=os.readlink(name, dir_fd=folder))
         except OSError:
             return record._replace(kind="other")
-    if kind == "file" and known is not None and known.text and record.same(known):
-        if limit is None or record.ctime_ns < limit:
-            return record._replace(text=known.text)
-    return record
+    if known is None or not known.text or kind != "file" or not record.same(known):
+        return record
+    return record._replace(text=known.text) if limit is None or record.ctime_ns < limit else record
 
 
 def open_file(climber: Climber, path: str, record: Record) -> int:

@@ -12,6 +12,7 @@ import os
 import signal
 import time
 
+from sandbox_image.runner.tree import DIR_FLAGS, remove
 from sandbox_image.runner.wipe import wipe
 
 UID_BASE, BLOCK, BLOCKS = 40_000, 256, 64
@@ -65,6 +66,18 @@ def closed_to_others(path: str) -> str | None:
     return None
 
 
+def clear_folder(path: str) -> None:
+    """Make an empty folder that others may pass through; what a dead runner left there is removed."""
+    os.makedirs(path, 0o711, exist_ok=True)
+    fd = os.open(path, DIR_FLAGS)
+    try:
+        os.fchmod(fd, 0o711)
+        for name in os.listdir(fd):
+            remove(fd, name)
+    finally:
+        os.close(fd)
+
+
 def clear_users(first: int) -> bool:
     """Kill every process of the block and remove its files in shared folders; whether none is left."""
     until = time.monotonic() + _KILL_S
@@ -99,17 +112,29 @@ def _owner(pid: str) -> int:
 def open_cgroups(first: int) -> str | None:
     """The folder below which a run's memory cgroup is made, emptied of a dead runner's; None where none can be."""
     for parent in _CGROUP_PARENTS:
+        v2 = not parent.endswith("memory")
         path = f"{parent}/workroom-{first}"
-        if parent.endswith("memory") or os.path.exists(f"{parent}/cgroup.controllers"):
-            try:
-                os.makedirs(path, exist_ok=True)
-                for name in os.listdir(path):
-                    if os.path.isdir(f"{path}/{name}"):
-                        os.rmdir(f"{path}/{name}")
-                if not parent.endswith("memory"):
-                    with open(f"{path}/cgroup.subtree_control", "w") as file:
-                        file.write("+memory")
-                return path
-            except OSError:
-                continue
+        if v2 and not os.path.exists(f"{parent}/cgroup.controllers"):
+            continue
+        try:
+            os.makedirs(path, exist_ok=True)
+            if v2:
+                with open(f"{path}/cgroup.subtree_control", "w") as file:
+                    file.write("+memory")
+        except OSError:
+            continue
+        _remove_cgroups(path)
+        return path
     return None
+
+
+def _remove_cgroups(path: str) -> None:
+    """Remove those of a dead runner. A supervisor that is still ending removes its own; names are never reused."""
+    until = time.monotonic() + 1
+    while names := [name for name in os.listdir(path) if os.path.isdir(f"{path}/{name}")]:
+        for name in names:
+            with contextlib.suppress(OSError):
+                os.rmdir(f"{path}/{name}")
+        if time.monotonic() > until:
+            return
+        time.sleep(0.01)

@@ -15,7 +15,8 @@ SHARED_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")
 def wipe(first: int, count: int = 1) -> bool:
     """Remove everything of the users `first` to `first + count - 1`; whether a second look finds nothing."""
     users = range(first, first + count)
-    return all([_sweep(folder, users) for folder in SHARED_FOLDERS])
+    left = [folder for folder in SHARED_FOLDERS if not _sweep(folder, users)]
+    return not left
 
 
 def _sweep(folder: str, users: range) -> bool:

@@ -1,0 +1,351 @@
+"""The executor of one machine: one warm process (`sandbox_image.runner`) behind a socket pair.
+
+The process holds no key and no state. When it dies, its runs fail as "broken", nothing of them is committed, and the
+next run starts another; a run is never sent twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sandbox_image.runner.frames import FrameError, receive, send
+from shared.executor.port import Executor, ExecutorFailed, ExecutorHealth, LanguageHealth, LayerHealth
+from shared.executor.wire import RunAnswer, RunRequest, WireError
+from shared.store.ports import Objects
+
+PROJECT = Path(__file__).resolve().parents[2]
+_START_S = 60.0
+_STUCK_S = 5.0
+_KINDS = ("unavailable", "broken", "timeout")
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A run whose answer has not come."""
+
+    done: threading.Event = field(default_factory=threading.Event)
+    answer: dict[str, Any] | None = None
+
+
+class _Process:
+    """One executor process and the thread that reads its answers. Thread-safe."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        ours, theirs = socket.socketpair()
+        self._sock = ours
+        self._send = threading.Lock()
+        self._lock = threading.Lock()
+        self._waiting: dict[str, _Waiting] = {}
+        self._health = _Waiting()
+        self.dead = threading.Event()
+        self.started: dict[str, Any] = {}
+        with theirs:
+            # -S, -P: neither the packages of the service nor the working directory are ever imported from.
+            self._child = subprocess.Popen(
+                [sys.executable, "-S", "-P", "-m", "sandbox_image.runner", "--fd", str(theirs.fileno()), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                cwd="/",
+                env=_environment(),
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        self.pid = self._child.pid
+        threading.Thread(target=self._read, name="executor", daemon=True).start()
+
+    def health(self, seconds: float) -> dict[str, Any] | None:
+        """Ask anew how it is; None when no answer comes in time or it is dead."""
+        waiting = _Waiting()
+        with self._lock:
+            self._health = waiting
+        if not self.tell({"op": "health"}) or not waiting.done.wait(seconds):
+            return None
+        return waiting.answer
+
+    def begin(self, request: RunRequest) -> _Waiting:
+        """Send a run. Errors: ExecutorFailed "unavailable" where the process did not get it whole."""
+        waiting = _Waiting()
+        with self._lock:
+            if self.dead.is_set():
+                raise ExecutorFailed("unavailable", "the executor process ended")
+            if request.run_id in self._waiting:
+                raise ExecutorFailed("unavailable", "a run of this id goes on")
+            self._waiting[request.run_id] = waiting
+        if not self.tell({"op": "run", "request": request.to_json()}):
+            self.forget(request.run_id)
+            raise ExecutorFailed("unavailable", "the executor process did not take the run")
+        return waiting
+
+    def forget(self, run_id: str) -> None:
+        """Wait no longer for a run."""
+        with self._lock:
+            self._waiting.pop(run_id, None)
+
+    def tell(self, message: dict[str, Any]) -> bool:
+        """Send a message; whether it went out whole."""
+        try:
+            with self._send:
+                send(self._sock, message)
+        except (OSError, FrameError):
+            return False
+        return True
+
+    def end(self) -> None:
+        """End the process; its programs end with it."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        try:
+            self._child.wait(_STUCK_S)
+        except subprocess.TimeoutExpired:
+            self._child.send_signal(signal.SIGKILL)
+            self._child.wait()
+
+    def _read(self) -> None:
+        try:
+            while (message := receive(self._sock)) is not None:
+                with self._lock:
+                    if "health" in message:
+                        waiting: _Waiting | None = self._health
+                    else:
+                        waiting = self._waiting.pop(str(message.get("run_id")), None)
+                if waiting is not None:
+                    waiting.answer = message
+                    waiting.done.set()
+        except (OSError, FrameError):
+            pass
+        with self._lock:
+            self.dead.set()
+            left, self._waiting = list(self._waiting.values()), {}
+            left.append(self._health)
+        for waiting in left:
+            waiting.done.set()
+        self.end()
+        self._sock.close()
+
+
+def _environment() -> dict[str, str]:
+    """An allow-list: no credential of the service can be inherited."""
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "PYTHONPATH": str(PROJECT),
+        "PYTHONUTF8": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MALLOC_ARENA_MAX": "2",
+    }
+
+
+class LocalExecutor(Executor):
+    """Runs programs in a process of this machine. At most `capacity` at once; others wait in order.
+
+    `root` is the toolchain root, `jail` the jail binary, `work` a folder of the executor's own that other users may
+    pass through. `required_layers`: without one of them nothing runs. `spare_ms` is what restoring and collecting may
+    take beside a run's own time. `off` switches layers off, for tests.
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        *,
+        root: Path,
+        jail: Path,
+        work: Path,
+        required_layers: frozenset[str],
+        capacity: int | None = None,
+        spare_ms: int = 60_000,
+        off: frozenset[str] = frozenset(),
+    ) -> None:
+        self._objects = objects
+        self._work = work
+        self._required = required_layers
+        self._capacity = capacity or max(4, 2 * (os.cpu_count() or 1))
+        self._spare_ms = spare_ms
+        self._arguments = ["--root", str(root), "--jail", str(jail), "--work", str(work), "--off", ",".join(sorted(off))]
+        self._start = threading.Lock()
+        self._lock = threading.Lock()
+        self._inside: dict[str, _Process | None] = {}
+        self._asked: set[str] = set()
+        self._process: _Process | None = None
+        self._closed = False
+        self._turns = _Turns(self._capacity)
+
+    def run(self, request: RunRequest) -> RunAnswer:
+        """See Executor.run."""
+        with self._lock:
+            self._inside[request.run_id] = None
+        try:
+            with self._turns.turn():
+                return self._run(request)
+        finally:
+            with self._lock:
+                self._inside.pop(request.run_id, None)
+                self._asked.discard(request.run_id)
+
+    def _run(self, request: RunRequest) -> RunAnswer:
+        process = self._ready()
+        if why := self._refusal(process.started):
+            raise ExecutorFailed("unavailable", why)
+        waiting = process.begin(self._granted(request))
+        try:
+            with self._lock:
+                self._inside[request.run_id] = process
+                asked = request.run_id in self._asked
+            if asked:
+                process.tell({"op": "cancel", "run_id": request.run_id})
+            return self._answer(process, waiting, request)
+        finally:
+            process.forget(request.run_id)
+
+    def cancel(self, run_id: str) -> None:
+        """See Executor.cancel. A run that waits for its turn is stopped as soon as it begins."""
+        with self._lock:
+            if run_id not in self._inside:
+                return
+            process = self._inside[run_id]
+            self._asked.add(run_id)
+        if process is not None:
+            process.tell({"op": "cancel", "run_id": run_id})
+
+    def health(self) -> ExecutorHealth:
+        """See Executor.health."""
+        started = self._ready().started
+        why = self._refusal(started)
+        return ExecutorHealth(
+            ready=not why,
+            why=why,
+            languages={
+                name: LanguageHealth(bool(row["present"]), str(row["version"]), str(row["packages"]))
+                for name, row in started["languages"].items()
+            },
+            layers={
+                name: LayerHealth(bool(row["active"]), name in self._required, str(row["detail"]))
+                for name, row in started["layers"].items()
+            },
+            running=self._turns.running,
+            capacity=self._capacity,
+        )
+
+    def close(self) -> None:
+        """See Executor.close."""
+        with self._start:
+            self._closed = True
+            if self._process is not None:
+                self._process.end()
+
+    @property
+    def pid(self) -> int | None:
+        """The executor process, while one is there."""
+        return None if self._process is None else self._process.pid
+
+    def _ready(self) -> _Process:
+        """The process, started and probed. Errors: ExecutorFailed."""
+        process = self._process
+        if process is not None and process.started and not process.dead.is_set():
+            return process
+        with self._start:
+            process = self._process
+            if self._closed:
+                raise ExecutorFailed("unavailable", "the executor is closed")
+            if process is None or process.dead.is_set():
+                self._process = process = self._new()
+            return process
+
+    def _new(self) -> _Process:
+        try:
+            self._work.mkdir(mode=0o711, parents=True, exist_ok=True)
+            process = _Process(self._arguments)
+        except OSError as error:
+            raise ExecutorFailed("unavailable", "the executor process cannot be started") from error
+        answer = process.health(_START_S)
+        if answer is None:
+            process.end()
+            raise ExecutorFailed("unavailable", "the executor process ended while it started")
+        process.started = answer["health"]
+        return process
+
+    def _refusal(self, started: dict[str, Any]) -> str:
+        """Why nothing may run, or ""."""
+        if started["trouble"]:
+            return str(started["trouble"])
+        layers = started["layers"]
+        for name in sorted(self._required):
+            if not layers.get(name, {}).get("active"):
+                return f"the sandbox layer `{name}` is required and not active: {layers.get(name, {}).get('detail')}"
+        return ""
+
+    def _granted(self, request: RunRequest) -> RunRequest:
+        seconds = (request.limits.wall_ms + self._spare_ms) // 1000 + 1
+        reads = {key: self._objects.grant_read(key, seconds=seconds).url for key in request.reads}
+        writes = tuple((key, self._objects.grant_write(key, seconds=seconds).url) for key, _ in request.writes)
+        return replace(request, reads=reads, writes=writes)
+
+    def _answer(self, process: _Process, waiting: _Waiting, request: RunRequest) -> RunAnswer:
+        """Wait for the answer and read it. What is no answer is "broken"; its content is judged elsewhere."""
+        if not waiting.done.wait((request.limits.wall_ms + self._spare_ms) / 1000):
+            process.tell({"op": "cancel", "run_id": request.run_id})
+            if not waiting.done.wait(_STUCK_S):
+                if process.health(_STUCK_S) is None:
+                    process.end()
+                raise ExecutorFailed("timeout", "the executor did not answer in time")
+        message = waiting.answer
+        if message is None:
+            raise ExecutorFailed("broken", "the executor process ended")
+        if "error" in message:
+            kind = message["error"] if message["error"] in _KINDS else "broken"
+            raise ExecutorFailed(kind, str(message.get("why", "")))
+        try:
+            answer = RunAnswer.of(message.get("answer"))
+        except (WireError, KeyError, TypeError) as error:
+            raise ExecutorFailed("broken", "the answer is not of the shape") from error
+        if answer.run_id != request.run_id:
+            raise ExecutorFailed("broken", "the answer is of another run")
+        return answer
+
+
+class _Turns:
+    """At most `places` at once, in order of arrival."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._places = places
+        self._queue: deque[threading.Event] = deque()
+        self._lock = threading.Lock()
+
+    @property
+    def running(self) -> int:
+        """How many have a turn."""
+        return self._places - self._free
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for a turn and have it."""
+        with self._lock:
+            mine = None
+            if self._free:
+                self._free -= 1
+            else:
+                mine = threading.Event()
+                self._queue.append(mine)
+        if mine is not None:
+            mine.wait()
+        try:
+            yield
+        finally:
+            with self._lock:
+                if self._queue:
+                    self._queue.popleft().set()
+                else:
+                    self._free += 1
