@@ -162,22 +162,25 @@ def link_new(source: str, path: str) -> None:
 
 
 def make_folder(path: str) -> None:
-    """Make a folder and those above it, mode 0700, each durable in its parent."""
-    if os.path.isdir(path):
-        return
+    """Make a folder and those above it, mode 0700, each durable in its parent. Never FileExistsError.
+
+    Folders may come and go meanwhile: one that exists for mkdir(2) may be gone a moment later.
+    """
     parent = os.path.dirname(path)
     for _ in range(_ATTEMPTS):
+        if os.path.isdir(path):
+            return
         make_folder(parent)
         try:
             os.mkdir(path, 0o700)
             sync_folder(parent)
             return
-        except FileExistsError:
-            if os.path.isdir(path):
-                return
-            raise
         except FileNotFoundError:
             continue
+        except FileExistsError:
+            with contextlib.suppress(FileNotFoundError):
+                if not stat.S_ISDIR(os.stat(path).st_mode):
+                    raise NotADirectoryError("a folder of the object is a file") from None
     raise FileNotFoundError("the folder of the object is removed again and again")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import subprocess
@@ -265,7 +264,12 @@ def test_the_runner_can_import_the_grants_without_the_rest() -> None:
     assert set(said.split()) == {"shared", "shared.executor", "shared.executor.filegrant"}
 
 
-def test_a_folder_under_a_file_is_an_error_not_a_loop(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_a_file_in_the_place_of_a_folder_is_an_error_not_a_loop(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises((FileExistsError, NotADirectoryError)), contextlib.closing(filegrant.Pieces(-1, 0, None)):
-        filegrant.make_folder(str(tmp_path / "file" / "below"))
+    with pytest.raises(NotADirectoryError):
+        filegrant.make_folder(str(tmp_path / name))
+    objects = FileObjects(tmp_path / "store")
+    (tmp_path / "store/keys/p.d").touch()
+    with pytest.raises(StoreUnavailable):
+        _put(objects, "p/a")
