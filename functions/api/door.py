@@ -1,0 +1,148 @@
+"""The outermost middleware: admission before anything else, then the address, then the route.
+
+    request ── raw path ── open to anyone? ── yes ─────────────────────┐
+                               │ no                                    │
+                               └─ admitted? ── no: 401, whatever the path
+                                       │ yes                           │
+                                       └── known? 404 ── method? 405 ──┴── route ── answer
+
+Every answer has an `X-Request-Id` of ours and one line in the log. An unexpected error answers 500 and says nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Sequence
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from functions.api.access import Entry, unexpected
+from functions.api.addresses import Matched, Table, raw_path
+from functions.api.answers import refusal
+from functions.api.headers import credentials
+from functions.api.workers import Workers
+from shared.errors import Code, Failure
+from shared.identity import Caller
+from shared.operations.admission import Credentials, admit
+from shared.operations.room import Room
+from shared.store.ports import StoreUnavailable
+
+
+class Door:
+    """ASGI middleware around every route.
+
+    `free` are the names of routes that ask for no credential of the door's; of those, `curious` ones answer an
+    admitted caller more, so a credential is looked at where one is sent.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        room: Room,
+        workers: Workers,
+        routes: Sequence[BaseRoute],
+        free: Collection[str],
+        curious: Collection[str],
+    ) -> None:
+        self._app = app
+        self._room = room
+        self._workers = workers
+        self._table = Table(routes)
+        self._free = frozenset(free)
+        self._curious = frozenset(curious)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._serve(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        entry = Entry(secrets.token_hex(12), scope["method"])
+        wire = _Wire(entry, receive, send, head=scope["method"] == "HEAD")
+        try:
+            await self._dispatch(dict(scope), entry, wire)
+        except ClientDisconnect:
+            pass
+        except Exception as error:
+            failure = as_failure(error)
+            if not isinstance(error, Failure):
+                unexpected(entry.request_id, error)
+            if not wire.started:
+                await refusal(failure)(scope, wire.receive, wire.send)
+        finally:
+            entry.write()
+
+    async def _dispatch(self, scope: Scope, entry: Entry, wire: _Wire) -> None:
+        path = raw_path(scope)
+        found = self._table.match(path, scope["method"])
+        entry.template = found.template
+        entry.caller = await self._caller(scope, found)
+        if not found.methods:
+            raise Failure(Code.NOT_FOUND)
+        if found.route is None:
+            failure = Failure(Code.METHOD_NOT_ALLOWED)
+            await refusal(failure, {"Allow": ", ".join(found.methods)})(scope, wire.receive, wire.send)
+            return
+        state = {**scope.get("state", {}), "caller": entry.caller, "entry": entry}
+        # The route is matched on the raw path: nothing below decodes it again.
+        scope.update(path=path, raw_path=path.encode("latin-1"), root_path="", state=state)
+        await self._app(scope, wire.receive, wire.send)
+
+    async def _caller(self, scope: Scope, found: Matched) -> Caller | None:
+        name = found.route.name if found.route is not None else ""
+        free = name in self._free
+        if free and name not in self._curious:
+            return None
+        try:
+            sent = credentials(Headers(scope=scope))
+            if sent is None and not free:
+                sent = Credentials(None, None, None)
+            return None if sent is None else await self._workers.quick(admit, self._room, sent)
+        except Failure as failure:
+            if free and failure.code in (Code.UNAUTHORIZED, Code.NOT_CONFIGURED):
+                return None
+            raise
+
+
+def as_failure(error: BaseException) -> Failure:
+    """What a caller is told of an error."""
+    if isinstance(error, Failure):
+        return error
+    return Failure(Code.STORE_UNAVAILABLE if isinstance(error, StoreUnavailable) else Code.INTERNAL)
+
+
+class _Wire:
+    """`receive` and `send` of one request: they count bytes, name the request, and drop the body of a HEAD."""
+
+    def __init__(self, entry: Entry, receive: Receive, send: Send, *, head: bool) -> None:
+        self._entry = entry
+        self._receive = receive
+        self._send = send
+        self._head = head
+        self.started = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._entry.bytes_in += len(message.get("body", b""))
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            self._entry.status = message["status"]
+            headers = MutableHeaders(raw=list(message.get("headers", [])))
+            headers["X-Request-Id"] = self._entry.request_id
+            message = {**message, "headers": headers.raw}
+        elif message["type"] == "http.response.body":
+            self._entry.whole = not message.get("more_body", False)
+            if self._head:
+                message = {**message, "body": b""}
+            self._entry.bytes_out += len(message.get("body", b""))
+        await self._send(message)

@@ -1,0 +1,184 @@
+"""`workroom serve`: uvicorn on one machine, with the janitor beside it, and an orderly end.
+
+On the first SIGTERM or SIGINT no connection is taken any more; what runs has a while to finish, then its programs are
+stopped and their callers answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import logging
+import resource
+import secrets
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Generator
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from functions.api.access import ACCESS, ERRORS
+from functions.api.app import create_app
+from functions.api.workers import Workers
+from shared.errors import Code, Failure
+from shared.operations.room import Room
+from shared.settings import BadSetting, Settings
+
+KEEP_ALIVE_S = 120
+"""Idle sockets live longer than any client's pool keeps them (exec.md A3: at least 60 s)."""
+_FINISH_S = 5
+_GRACE_S = 20
+_FILES = 65_536
+
+Janitor = Callable[[], object]
+
+
+class _Protocol(HttpToolsProtocol):
+    """uvicorn's protocol, whose answer to what is no HTTP has our body (exec.md A8.9)."""
+
+    def send_400_response(self, msg: str) -> None:
+        body = json.dumps(Failure(Code.INVALID_REQUEST, "The request is not valid HTTP.").body()).encode()
+        head = (
+            f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+            f"x-request-id: {secrets.token_hex(12)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode("ascii") + body)
+        self.transport.close()
+
+
+def check_address(settings: Settings) -> None:
+    """Refuse to listen beyond this machine with the development key. Errors: BadSetting."""
+    if settings.dev_key and not is_loopback(settings.host):
+        raise BadSetting(
+            "WORKROOM_HOST is not a loopback address, and the development key is on: make keys with "
+            "`workroom keys create` and set WORKROOM_DEV_KEY=0"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own. A name other than `localhost` is not believed."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def make_config(settings: Settings, room: Room) -> tuple[uvicorn.Config, Workers]:
+    """uvicorn's configuration for the application, and the application's threads."""
+    app = create_app(room, settings)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        loop="uvloop",
+        http=_Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+    return config, app.state.workers
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, that says when it is ready and stops what runs when it ends."""
+
+    def __init__(self, config: uvicorn.Config, workers: Workers, ready: Callable[[str, int], None]) -> None:
+        super().__init__(config)
+        self._workers = workers
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            address = self.servers[0].sockets[0].getsockname()
+            self._ready(address[0], address[1])
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        stopping = asyncio.ensure_future(self._stop_later())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            stopping.cancel()
+
+    async def _stop_later(self) -> None:
+        await asyncio.sleep(_FINISH_S)
+        await self._workers.stop_all()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """End by a signal in order: as uvicorn does, but without raising the signal again afterwards."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def serve(settings: Settings, room: Room, janitor: Janitor | None = None) -> None:
+    """Serve until SIGTERM or SIGINT. `janitor` is called every `settings.janitor_s`, the first time at once.
+
+    The caller closes the room. Errors: BadSetting; SystemExit when the address cannot be had.
+    """
+    check_address(settings)
+    _raise_file_limit()
+    _log_to_stdout(settings.log_level)
+    config, workers = make_config(settings, room)
+    ended = threading.Event()
+    sweeper = threading.Thread(target=_sweep, args=(janitor, settings.janitor_s, ended), name="janitor", daemon=True)
+    if janitor is not None:
+        sweeper.start()
+    try:
+        Server(config, workers, _say_ready).run()
+    finally:
+        ended.set()
+        if janitor is not None:
+            sweeper.join(timeout=10)
+
+
+def _say_ready(host: str, port: int) -> None:
+    shown = f"[{host}]" if ":" in host else host
+    print(f"Workroom is ready: http://{shown}:{port}", flush=True)
+
+
+def _sweep(janitor: Janitor, pause_s: int, ended: threading.Event) -> None:
+    while not ended.is_set():
+        try:
+            janitor()
+        except Exception as error:
+            ERRORS.error(json.dumps({"event": "janitor", "kind": type(error).__name__}))
+        ended.wait(pause_s)
+
+
+def _log_to_stdout(level: str) -> None:
+    """Our two logs go to standard output as they are, everything else's warnings to standard error."""
+    out = logging.StreamHandler(sys.stdout)
+    out.setFormatter(logging.Formatter("%(message)s"))
+    for logger in (ACCESS, ERRORS):
+        logger.handlers[:] = [out]
+        logger.propagate = False
+        logger.setLevel(level.upper())
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
+
+
+def _raise_file_limit() -> None:
+    """A batch upload holds a descriptor for each of its files until it is stored."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,78 @@
+"""The threads of the door. Operations are synchronous; what may wait long never takes a thread from what may not.
+
+`quick` serves admission, listings, health and pieces of transfers. `runs` and `writes` wait for a session's lock or
+for a program: each has threads of its own, and one caller more than they hold is refused with 429 at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+import anyio
+import anyio.to_thread
+from anyio import CapacityLimiter
+from starlette.types import Receive
+
+from shared.errors import Code, Failure
+from shared.limits import Limits
+from shared.operations.base import Cancel
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_QUICK = 40
+_RETRY_S = 2
+
+
+class Workers:
+    """The thread limits of one application, and the calls that can be stopped."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._quick = CapacityLimiter(_QUICK)
+        self.runs = CapacityLimiter(limits.run_queue)
+        self.writes = CapacityLimiter(limits.run_queue)
+        self._stoppable: set[Cancel] = set()
+
+    async def quick(self, code: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run in a thread what does not wait."""
+        return await anyio.to_thread.run_sync(partial(code, *args, **kwargs), limiter=self._quick)
+
+    async def finish(self, code: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Run in a thread what must be done also when the request is cancelled."""
+        with anyio.CancelScope(shield=True):
+            await self.quick(code, *args, **kwargs)
+
+    async def slow(self, limiter: CapacityLimiter, code: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run in a thread what may wait long. Errors: 429 when every thread of its kind is taken."""
+        if limiter.available_tokens <= 0 or limiter.statistics().tasks_waiting:
+            raise Failure(Code.RATE_LIMITED, retry_after=_RETRY_S)
+        return await anyio.to_thread.run_sync(partial(code, *args, **kwargs), limiter=limiter)
+
+    async def stoppable(self, receive: Receive, cancel: Cancel, work: Awaitable[T]) -> T:
+        """Await `work`; when the client goes away meanwhile, fire `cancel` and still wait for the end."""
+        watch = asyncio.ensure_future(self._watch(receive, cancel))
+        self._stoppable.add(cancel)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            cancel()
+            raise
+        finally:
+            self._stoppable.discard(cancel)
+            watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watch
+
+    async def _watch(self, receive: Receive, cancel: Cancel) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        await self.quick(cancel)
+
+    async def stop_all(self) -> None:
+        """Stop every call that its client could stop: the service ends."""
+        for cancel in tuple(self._stoppable):
+            await self.quick(cancel)

@@ -1,0 +1,1 @@
+"""The wire contract over a real socket."""
