@@ -19,7 +19,6 @@ from sandbox_image.runner.snapshot import Snapshot
 from sandbox_image.runner.sync import Owner, empty
 from sandbox_image.runner.tree import DIR_FLAGS, remove
 
-
 _ENTRY_BYTES = 16 << 10
 """What one entry counts beside its bytes: it costs memory and an inode."""
 

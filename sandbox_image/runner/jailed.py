@@ -121,8 +121,8 @@ def _enter(machine: Machine, job: Job) -> list[str]:
         "nproc": bounds.processes, "nofile": bounds.open_files, "fsize": bounds.file_bytes,
         "cpu": seconds, "core": 0, "memlock": 0,
     }  # fmt: skip
-    for name, value in limits.items():
-        command += ["--rlimit", f"{name}={value}"]
+    for resource, most in limits.items():
+        command += ["--rlimit", f"{resource}={most}"]
     if "filter" not in layers:
         command += ["--filter", "0"]
     if "clean" not in layers:

@@ -103,24 +103,17 @@ def listen(
     flooded = False
     deadline: float | None = None
     try:
-        while waiting:
-            left = None if deadline is None else max(0, int((deadline - time.monotonic()) * 1000))
-            ready = poll.poll(left)
-            if deadline is not None and (not ready or time.monotonic() >= deadline):
-                break
-            for fd, _ in ready:
-                try:
-                    data = os.read(fd, _PIECE)
-                except BlockingIOError:
-                    continue
-                if not data:
+        while waiting and (ready := _ready(poll, deadline)):
+            for fd in ready:
+                data = _read(fd)
+                if data == b"":
                     poll.unregister(fd)
                     waiting.discard(fd)
                     if fd == started.status:
                         deadline = time.monotonic() + _GRACE_S
-                elif fd == started.status:
+                elif data and fd == started.status:
                     line += data[: _STATUS_BYTES - len(line)]
-                else:
+                elif data:
                     streams[fd].feed(data)
                     if streams[fd].total > flood_bytes and not flooded:
                         flooded = True
@@ -128,6 +121,26 @@ def listen(
     finally:
         over()
         close(started)
+    return _result(bytes(line))
+
+
+def _ready(poll: select.poll, deadline: float | None) -> list[int]:
+    """The descriptors that have something; none once the deadline has passed."""
+    if deadline is None:
+        return [fd for fd, _ in poll.poll()]
+    left = deadline - time.monotonic()
+    return [fd for fd, _ in poll.poll(left * 1000)] if left > 0 else []
+
+
+def _read(fd: int) -> bytes | None:
+    """What is there; None for nothing yet, empty at the end."""
+    try:
+        return os.read(fd, _PIECE)
+    except BlockingIOError:
+        return None
+
+
+def _result(line: bytes) -> dict[str, Any]:
     try:
         result = json.loads(line)
     except ValueError as error:

@@ -17,7 +17,7 @@ from typing import Any
 
 from sandbox_image.runner import probes
 from sandbox_image.runner.frames import FrameError, receive, send
-from sandbox_image.runner.run import Cancel, Runner, RunFailed
+from sandbox_image.runner.run import Cancel, RunFailed, Runner
 from shared.executor.wire import RunAnswer, RunRequest, WireError
 
 _STACK = 256 << 10
@@ -61,9 +61,9 @@ class Server:
             threading.Thread(target=self._run, args=(run_id, data, cancel), daemon=True).start()
         elif operation == "cancel":
             with self._lock:
-                cancel = self._runs.get(str(message.get("run_id")))
-            if cancel is not None:
-                cancel.ask()
+                known_run = self._runs.get(str(message.get("run_id")))
+            if known_run is not None:
+                known_run.ask()
         elif operation == "health":
             self._answer({"health": self._health()})
 

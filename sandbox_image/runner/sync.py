@@ -66,9 +66,7 @@ def _sync(
     dropped = set(gone)
     new = [entry for path, entry in wanted.items() if path not in have or path in dropped]
     moved = [
-        entry
-        for path, entry in wanted.items()
-        if path in have and path not in dropped and _moved(have[path], entry)
+        entry for path, entry in wanted.items() if path in have and path not in dropped and _moved(have[path], entry)
     ]
     if not gone and not new and not moved:
         return present
@@ -133,9 +131,7 @@ def _make(root: int, new: Iterable[Entry], reads: Mapping[str, str], owner: Owne
     return made
 
 
-def _restore(
-    climber: Climber, url: str, entries: list[Entry], owner: Owner | None, made: dict[str, Record]
-) -> None:
+def _restore(climber: Climber, url: str, entries: list[Entry], owner: Owner | None, made: dict[str, Record]) -> None:
     """Write files whose bytes lie in one object; neighbours are read in one range."""
     start = 0
     while start < len(entries):
@@ -159,9 +155,7 @@ def _restore(
         start = end
 
 
-def _write(
-    climber: Climber, entry: Entry, pieces: Iterable[bytes | memoryview], owner: Owner | None
-) -> Record:
+def _write(climber: Climber, entry: Entry, pieces: Iterable[bytes | memoryview], owner: Owner | None) -> Record:
     parent, name = climber.parent(entry.path)
     fd = os.open(name, NEW_FLAGS, 0o600, dir_fd=parent)
     try:

@@ -13,12 +13,11 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sandbox_image.runner.frames import FrameError, receive, send
 from shared.executor.port import Executor, ExecutorFailed, ExecutorHealth, LanguageHealth, LayerHealth
@@ -28,7 +27,7 @@ from shared.store.ports import Objects
 PROJECT = Path(__file__).resolve().parents[2]
 _START_S = 60.0
 _STUCK_S = 5.0
-_KINDS = ("unavailable", "broken", "timeout")
+_KINDS: dict[str, Literal["unavailable", "broken", "timeout"]] = {"unavailable": "unavailable", "timeout": "timeout"}
 
 
 @dataclass(slots=True)
@@ -173,7 +172,16 @@ class LocalExecutor(Executor):
         self._required = required_layers
         self._capacity = capacity or max(4, 2 * (os.cpu_count() or 1))
         self._spare_ms = spare_ms
-        self._arguments = ["--root", str(root), "--jail", str(jail), "--work", str(work), "--off", ",".join(sorted(off))]
+        self._arguments = [
+            "--root",
+            str(root),
+            "--jail",
+            str(jail),
+            "--work",
+            str(work),
+            "--off",
+            ",".join(sorted(off)),
+        ]
         self._start = threading.Lock()
         self._lock = threading.Lock()
         self._inside: dict[str, _Process | None] = {}
@@ -304,8 +312,7 @@ class LocalExecutor(Executor):
         if message is None:
             raise ExecutorFailed("broken", "the executor process ended")
         if "error" in message:
-            kind = message["error"] if message["error"] in _KINDS else "broken"
-            raise ExecutorFailed(kind, str(message.get("why", "")))
+            raise ExecutorFailed(_KINDS.get(str(message["error"]), "broken"), str(message.get("why", "")))
         try:
             answer = RunAnswer.of(message.get("answer"))
         except (WireError, KeyError, TypeError) as error:

@@ -1,0 +1,1 @@
+"""Tests; a package, so that helper modules beside them can be imported."""
