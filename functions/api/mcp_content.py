@@ -103,7 +103,7 @@ def _bytes(room: Room, call: Call, session_id: str, file_id: str, most: int) -> 
 
     try:
         found = open_file(room, call, session_id, file_id)
-        return b"".join(found.pieces) if found.size <= most else None
+        return b"".join(found.pieces(room)) if found.size <= most else None
     except (Failure, DigestMismatch, StoreUnavailable):
         return None
 

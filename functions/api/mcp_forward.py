@@ -26,7 +26,7 @@ from mcp_types import (
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 
-from functions.api.mcp import INSTRUCTIONS, quiet_sdk
+from functions.api.mcp_server import INSTRUCTIONS, quiet_sdk
 
 Context = ServerRequestContext[dict[str, Any], Any]
 
@@ -36,7 +36,7 @@ HEADERS = {
 }
 
 
-class Refused(Exception):
+class Unanswered(Exception):
     """The service refused the request, or did not answer as MCP: `code` as in `shared.errors`, and a sentence."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -51,15 +51,15 @@ def request(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def result_of(status: int, body: object) -> dict[str, Any]:
-    """The result in a service's answer. Errors: Refused; MCPError where the service answered one."""
+    """The result in a service's answer. Errors: Unanswered; MCPError where the service answered one."""
     if not isinstance(body, dict):
-        raise Refused("unreachable", f"The service answered {status} and no JSON object.")
+        raise Unanswered("unreachable", f"The service answered {status} and no JSON object.")
     if isinstance(body.get("result"), dict):
         return dict(body["result"])
     error = body.get("error")
     if isinstance(error, dict) and isinstance(error.get("code"), int):
         raise MCPError(code=error["code"], message=str(error.get("message", "")))
-    raise Refused(str(error or "internal_error"), str(body.get("message") or f"The service answered {status}."))
+    raise Unanswered(str(error or "internal_error"), str(body.get("message") or f"The service answered {status}."))
 
 
 def failed(code: str, message: str) -> CallToolResult:
@@ -75,22 +75,22 @@ def make_forwarder(client: httpx.AsyncClient) -> Server[dict[str, Any]]:
             answer = await client.post("/mcp", json=request(method, params), headers=HEADERS)
             body = answer.json()
         except httpx.HTTPError as error:
-            raise Refused("unreachable", "The service cannot be reached.") from error
+            raise Unanswered("unreachable", "The service cannot be reached.") from error
         except ValueError as error:
-            raise Refused("unreachable", "The service did not answer JSON.") from error
+            raise Unanswered("unreachable", "The service did not answer JSON.") from error
         return result_of(answer.status_code, body)
 
     async def list_tools(_context: Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
         try:
             return ListToolsResult.model_validate(await ask("tools/list", {}))
-        except Refused as error:
+        except Unanswered as error:
             raise MCPError(code=INTERNAL_ERROR, message=f"{error.code}: {error.message}") from error
 
     async def call_tool(_context: Context, params: CallToolRequestParams) -> CallToolResult:
         try:
             found = await ask("tools/call", {"name": params.name, "arguments": params.arguments or {}})
             return CallToolResult.model_validate(found)
-        except Refused as error:
+        except Unanswered as error:
             return failed(error.code, error.message)
         except ValidationError:
             return failed("unreachable", "The service answered what is no tool result.")

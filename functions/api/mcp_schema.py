@@ -28,7 +28,7 @@ def input_schema(model: type[BaseModel]) -> Schema:
 
 def output_schema(model: type[BaseModel]) -> Schema:
     """The schema of an output as structured content; see `WRAPPER`."""
-    schema = _published(model.model_json_schema(by_alias=True, mode="serialization"), closed=False)
+    schema = _published(model.model_json_schema(by_alias=True, mode="validation"), closed=False)
     if schema.get("type") == "object":
         return schema
     return {"type": "object", "properties": {WRAPPER: schema}, "required": [WRAPPER], "additionalProperties": False}

@@ -63,7 +63,7 @@ def show(client: httpx.Client) -> bool:
 
 def _row(client: httpx.Client, program: Program, language: dict[str, Any]) -> Row:
     if not language["present"]:
-        return Row(program.title, "missing", f"install {language.get('packages', '')}", "", good=False)
+        return Row(program.title, "missing", f"install {language.get('packages', '')}", "", good=True)
     begun = time.perf_counter()
     answer = client.post("/v1/exec", json={"lang": program.lang, "code": program.code})
     ms = f"{(time.perf_counter() - begun) * 1000:.0f}"

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, RootModel
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from functions.api.mcp import mcp_app
-from functions.api.mcp_tools import AnyOperation, Tools
+from functions.api.mcp_tools import AnyOperation
 from shared.errors import Code, Failure
 from shared.identity import Caller
 from shared.limits import Limits
@@ -102,8 +102,16 @@ def declare(log: Log) -> dict[str, AnyOperation]:
         name: str, code: Any, takes: type[BaseModel], gives: type[BaseModel], audience: Any = "caller"
     ) -> AnyOperation:
         return Operation(
-            name=name, input=takes, output=gives, status=200, errors=(), audience=audience, route=None, open=False, code=code
-        )  # fmt: skip
+            name=name,
+            input=takes,
+            output=gives,
+            status=200,
+            errors=(),
+            audience=audience,
+            route=None,
+            open=False,
+            code=code,
+        )
 
     rows = [
         made("files.write", echo, EchoInput, EchoOutput),
@@ -170,8 +178,7 @@ def serving(declared: dict[str, AnyOperation], settings: Settings | None = None)
     """Serve MCP for the operations behind `gate`; the address."""
     settings = settings or Settings()
     room = bare_room()
-    tools = Tools(room, settings.mcp_groups, declared)
-    with listening(gate(mcp_app(room, settings, tools), CALLERS)) as url:
+    with listening(gate(mcp_app(room, settings, declared), CALLERS)) as url:
         yield url
 
 

@@ -1,0 +1,85 @@
+"""What an operator does on the machine: `workroom serve`, `mcp`, `keys` and `janitor`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from functions.cli.call import directly
+from functions.cli.opened import opened_room
+from functions.cli.show import Refused, line, note, table
+from shared.errors import Failure
+from shared.operations.base import operations
+from shared.settings import Settings
+
+
+def serve(settings: Settings, _args: Namespace) -> int:
+    """Serve HTTP and MCP until the process is told to end."""
+    from functions.api.serve import serve as serve_http  # noqa: PLC0415
+
+    with opened_room(settings, programs=True, owner="serve") as room:
+        serve_http(settings, room)
+    return 0
+
+
+def mcp(settings: Settings, _args: Namespace) -> int:
+    """Serve MCP on standard input and output: for the service at WORKROOM_URL, else for the data folder."""
+    import anyio  # noqa: PLC0415
+
+    if settings.url is not None:
+        from functions.api.mcp_forward import forward_stdio  # noqa: PLC0415
+        from functions.cli.client import service  # noqa: PLC0415
+
+        anyio.run(forward_stdio, *service(settings))
+        return 0
+    from functions.api.mcp_server import serve_stdio  # noqa: PLC0415
+    from functions.room import development_key  # noqa: PLC0415
+    from shared.operations.admission import Credentials, admit  # noqa: PLC0415
+
+    with opened_room(settings, programs=True) as room:
+        try:
+            caller = admit(room, Credentials(api_key=settings.key or development_key(settings, room)))
+        except Failure as failure:
+            raise Refused(failure.message, failure.code.value.code) from None
+        anyio.run(serve_stdio, room, caller, settings)
+    return 0
+
+
+def keys(settings: Settings, args: Namespace) -> int:
+    """Make, list and revoke API keys."""
+    if args.action == "create":
+        wanted = {"project": args.project, "name": args.name, "expires_in_s": args.expires_in_s}
+        made = _directly(settings, "keys.create", wanted)
+        note(f"key {made['id']} of project {made['project']}; it is shown once:")
+        line(made["key"])
+    elif args.action == "list":
+        rows = _directly(settings, "keys.list", {})["keys"]
+        shown = [
+            (row["id"], row["project"], row["created"], row.get("expires_at", "never"), row["name"]) for row in rows
+        ]
+        table(("ID", "PROJECT", "CREATED", "ENDS", "NAME"), shown)
+    else:
+        _directly(settings, "keys.revoke", {"id": args.id})
+    return 0
+
+
+def janitor(settings: Settings, _args: Namespace) -> int:
+    """Remove expired sessions and what nothing names any more, once. `workroom serve` does it by itself."""
+    from shared.operations.janitor import sweep  # noqa: PLC0415
+
+    with opened_room(settings, programs=False) as room:
+        swept = sweep(room)
+    line(f"removed {swept.sessions} sessions, {swept.objects} objects, {swept.records} records")
+    return 0
+
+
+def _directly(settings: Settings, name: str, data: dict[str, Any]) -> dict[str, Any]:
+    import shared.operations.all  # noqa: F401, PLC0415
+
+    operation = operations()[name]
+    try:
+        parsed = operation.parse(data)
+    except Failure as failure:
+        raise Refused(failure.message, failure.code.value.code) from None
+    found: dict[str, Any] = directly(settings, operation, parsed).model_dump(mode="json", by_alias=True)
+    return found
