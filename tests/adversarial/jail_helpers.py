@@ -62,9 +62,9 @@ def as_user(uid: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def workspace(uid: int) -> Iterator[str]:
-    """A folder owned by `uid`, below one that every user may enter but not list."""
-    above = tempfile.mkdtemp(prefix="jail-ws-", dir="/var/tmp")
+def workspace(uid: int, place: str = "/dev/shm") -> Iterator[str]:
+    """A folder owned by `uid`, below one that every user may enter but not list; in memory unless told otherwise."""
+    above = tempfile.mkdtemp(prefix="jail-ws-", dir=place)
     try:
         os.chmod(above, 0o711)
         inner = f"{above}/w"
