@@ -15,7 +15,7 @@ from typing import Any
 from sandbox_image.runner import collect, process, program, snapshot, stop_lines
 from sandbox_image.runner.grants import GrantFailed
 from sandbox_image.runner.holder import Held, Holder, NoFolder
-from sandbox_image.runner.jailed import Bounds, Job, Machine, chain
+from sandbox_image.runner.jailed import PROGRAM, SCRATCH, WORKSPACE, Bounds, Job, Machine, chain
 from sandbox_image.runner.output import Stream, with_lines
 from sandbox_image.runner.sync import SyncFailed, sync
 from sandbox_image.runner.tree import DIR_FLAGS, NEW_FLAGS, remove
@@ -62,18 +62,17 @@ class Runner:
     holder: Holder
     layers: frozenset[str]
     runs: str
-    languages: program.Languages
+    languages: program.Toolchains
 
     def run(self, request: RunRequest, cancel: Cancel) -> RunAnswer:
         """Run one program. Errors: RunFailed."""
-        plan = self.languages.plan(request.lang, request.args)
         try:
             held = self.holder.take(request.workspace)
         except (NoFolder, OSError) as error:
             raise RunFailed("unavailable", type(error).__name__) from error
         present, held.present = held.present, None
         try:
-            answer, held.present = self._held(request, plan, cancel, held, present)
+            answer, held.present = self._held(request, cancel, held, present)
         except (SyncFailed, GrantFailed, OSError, UnicodeError) as error:
             raise RunFailed("broken", type(error).__name__) from error
         finally:
@@ -83,7 +82,6 @@ class Runner:
     def _held(
         self,
         request: RunRequest,
-        plan: program.Plan,
         cancel: Cancel,
         held: Held,
         present: snapshot.Snapshot | None,
@@ -94,12 +92,12 @@ class Runner:
         if present is None:
             raise RunFailed("broken", "a folder of unknown content")
         before = sync(held.fd, request.manifest, request.reads, present, held.owner, bounds)
-        if plan.missing:
-            return _missing(request, plan.missing), before
+        if missing := self.languages.missing(request.lang):
+            return _missing(request, missing), before
         restored = time.monotonic()
         started_ns = time.time_ns()
         out, err = Stream(limits.stdout_bytes), Stream(limits.stderr_bytes)
-        status = self._program(request, plan, cancel, held, out, err)
+        status = self._program(request, cancel, held, out, err)
         ended = time.monotonic()
         if status.get("reason") == "start":
             raise RunFailed("unavailable", str(status.get("error")))
@@ -135,16 +133,18 @@ class Runner:
         )
         return answer, after if whole else None
 
-    def _program(
-        self, request: RunRequest, plan: program.Plan, cancel: Cancel, held: Held, out: Stream, err: Stream
-    ) -> dict[str, Any]:
+    def _program(self, request: RunRequest, cancel: Cancel, held: Held, out: Stream, err: Stream) -> dict[str, Any]:
         """Write the program byte for byte, outside the workspace, run it, and take its folder away again."""
         name = os.urandom(12).hex()
         uid = None if held.owner is None else held.owner.uid
         runs = os.open(self.runs, DIR_FLAGS)
         try:
             folder = f"{self.runs}/{name}"
-            _write_program(runs, name, plan.source, request.code.encode("utf-8"), uid)
+            places = program.Places(f"{folder}/program", f"{folder}/scratch", held.path)
+            if "namespaces" in self.layers:
+                places = program.Places(PROGRAM, SCRATCH, WORKSPACE)
+            plan = self.languages.plan(request.lang, request.args, places)
+            _write_program(runs, name, self.languages.source(request.lang), request.code.encode("utf-8"), uid)
             job = Job(
                 name=name,
                 command=plan.command,
