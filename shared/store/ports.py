@@ -15,7 +15,7 @@ Attributes = Mapping[str, Any]
 """JSON values: str, int, float, bool, None, lists and string-keyed objects of these."""
 
 MAX_ITEM_BYTES = 350_000
-"""Attributes of one item as compact JSON; DynamoDB's own limit is 400 KB with keys."""
+"""Attributes of one item as compact ASCII JSON (`items.encode`); DynamoDB's own limit is 400 KB with keys."""
 MAX_TRANSACT = 100
 """Actions of one transaction (DynamoDB's limit)."""
 
@@ -97,7 +97,11 @@ class ItemTooLarge(ValueError):
 
 
 class State(Protocol):
-    """Versioned items. `get` and `query` are strongly consistent."""
+    """Versioned items. `get` and `query` are strongly consistent.
+
+    A partition key has 1 to 2,048 bytes of UTF-8, a sort key 1 to 1,024 (DynamoDB's limits). An item under any
+    other text can be asked for and is not found; to write one is a ValueError.
+    """
 
     def get(self, partition: str, sort: str) -> Item | None:
         """The item, or None."""
@@ -119,7 +123,8 @@ class State(Protocol):
     def transact(self, actions: Sequence[Action]) -> list[int]:
         """All or nothing. Returns the version of each written item, in order (0 for a delete or a check).
 
-        Errors: Conflict; ItemTooLarge; ValueError for none, more than MAX_TRANSACT, or two actions on one item.
+        Errors: Conflict; ItemTooLarge; ValueError for none, more than MAX_TRANSACT, two actions on one item,
+        attributes that are not JSON, a key or an expiry out of range. A fault of the caller comes before a Conflict.
         """
 
     def delete_partition(self, partition: str) -> None:
@@ -189,7 +194,10 @@ class Stage(Protocol):
 
 
 class Objects(Protocol):
-    """Immutable bytes under keys of `[A-Za-z0-9_-]` segments joined by `/`, at most 512 characters."""
+    """Immutable bytes under keys of `[A-Za-z0-9_-]` segments joined by `/`, at most 512 characters.
+
+    Any other text is a key that no object has: missing where one reads, a ValueError where one writes.
+    """
 
     def put_new(self, key: str, body: bytes, sha256: str) -> None:
         """Store, durably. Errors: ObjectExists, DigestMismatch, StoreUnavailable."""
@@ -198,13 +206,16 @@ class Objects(Protocol):
         """Begin to store bytes whose size and digest are not known yet."""
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """The bytes from `start`, `length` of them or all, in pieces. ObjectMissing is raised before the first."""
+        """The bytes from `start`, `length` of them or all, in pieces of at most 1 MiB.
+
+        Fewer where the object ends before. ObjectMissing is raised by the call, before the first piece.
+        """
 
     def head(self, key: str) -> ObjectInfo | None:
         """Size and age, or None."""
 
     def list(self, prefix: str, *, after: str | None = None, limit: int = 1000) -> list[ObjectInfo]:
-        """Objects whose key begins with `prefix`, in bytewise order; `after` is exclusive."""
+        """Objects whose key begins with `prefix`, in bytewise order; `after` is exclusive, `limit` 1 to 1,000."""
 
     def delete(self, key: str) -> None:
         """Delete; a missing one is fine. Only the janitor calls it."""
