@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import os
 import secrets
 from dataclasses import replace
@@ -51,7 +52,7 @@ def open_room(settings: Settings, *, owner: str | None = None, limits: Limits | 
         store.objects,
         root=settings.root or find_root(settings.cache),
         jail=settings.jail or find_jail(settings.cache),
-        work=(settings.work or data / "work").resolve(),
+        work=settings.work or _work(settings.cache, data),
         required_layers=frozenset(settings.required_layers),
         capacity=settings.concurrency or max(4, 2 * (os.cpu_count() or 1)),
     )
@@ -69,6 +70,11 @@ def open_room(settings: Settings, *, owner: str | None = None, limits: Limits | 
     if settings.dev_key:
         development_key(settings, room)
     return room
+
+
+def _work(cache: Path, data: Path) -> Path:
+    """Where the workspaces of running programs lie: not in the data folder, which other users may not pass through."""
+    return cache / "work" / hashlib.sha256(os.fsencode(data)).hexdigest()[:16]
 
 
 def close_room(room: Room) -> None:

@@ -37,7 +37,7 @@ class Settings:
     cache: Path = _setting(Path("/var/cache/workroom"), "machine cache: toolchain roots and the jail")
     root: Path | None = _setting(None, "toolchain root; default: the one that `make run` made in the cache")
     jail: Path | None = _setting(None, "jail binary; default: the one that `make run` made in the cache")
-    work: Path | None = _setting(None, "folder of the running workspaces; default: `work` in the data folder")
+    work: Path | None = _setting(None, "folder of the running workspaces, which other users can reach; default: in the cache")
     concurrency: int | None = _setting(None, "programs that run at once; default: twice the cores, 4 at least")
     required_layers: tuple[str, ...] = _setting(
         REQUIRED_LAYERS, "sandbox layers without which no program runs, separated by commas", choices=LAYERS

@@ -51,7 +51,11 @@ def main() -> int:
 
 def show(client: httpx.Client) -> bool:
     """Run every program and print the table; whether all did as they should."""
-    languages: dict[str, Any] = client.get("/v1/health").raise_for_status().json()["languages"]
+    health: dict[str, Any] = client.get("/v1/health").raise_for_status().json()
+    if not health["executor"]["ready"]:
+        print(f"no program can be run: {health['executor']['why']}", file=sys.stderr)
+        return False
+    languages: dict[str, Any] = health["languages"]
     print(f"\n  {'language':<11} {'version':<28} {'output':<22} {'ms':>6}\n  {'-' * 70}")
     rows = []
     for program in PROGRAMS:
