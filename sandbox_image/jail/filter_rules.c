@@ -26,6 +26,10 @@ static struct scmp_arg_cmp differs(unsigned argument, uint64_t value) {
     return (struct scmp_arg_cmp){argument, SCMP_CMP_NE, value, 0};
 }
 
+static struct scmp_arg_cmp lacks_flag(unsigned argument, uint64_t flag) {
+    return (struct scmp_arg_cmp){argument, SCMP_CMP_MASKED_EQ, flag, 0};
+}
+
 static struct scmp_arg_cmp has_flag(unsigned argument, uint64_t flag) {
     return (struct scmp_arg_cmp){argument, SCMP_CMP_MASKED_EQ, flag, flag};
 }
@@ -113,12 +117,15 @@ static bool refuse_by_argument(scmp_filter_ctx filter) {
                 refuse_when(filter, SCMP_SYS(socketpair), differs(0, AF_UNIX)) &&
                 refuse_when(filter, SCMP_SYS(ioctl), equals(1, TIOCSTI)) &&
                 refuse_when(filter, SCMP_SYS(ioctl), equals(1, TIOCLINUX_REQUEST)) &&
-                refuse_when(filter, SCMP_SYS(personality), differs(0, low_half)) &&
                 refuse_when(filter, SCMP_SYS(prlimit64), differs(0, 0)) &&
                 refuse_when(filter, SCMP_SYS(setpriority), differs(0, WHO_PROCESS_PRIO)) &&
                 refuse_when(filter, SCMP_SYS(ioprio_set), differs(0, WHO_PROCESS_IO));
     for (size_t i = 0; i < sizeof namespace_flags / sizeof *namespace_flags; i++) {
         done = done && refuse_when(filter, SCMP_SYS(clone), has_flag(0, namespace_flags[i]));
+    }
+    /* Asking is all 32 bits set, and programs set the other 32 or not; changing leaves one clear. */
+    for (int bit = 0; bit < 32; bit++) {
+        done = done && refuse_when(filter, SCMP_SYS(personality), lacks_flag(0, 1ULL << bit));
     }
     return done;
 }
