@@ -77,6 +77,6 @@ def _named_handlers(room: Room, settings: Settings, workers: Workers, made: byte
         "mcp.post": _Mounted(mcp_app(room, settings)),
         "pages.openapi": pages.document_handler(made),
         "pages.docs": pages.docs,
-        "pages.asset": pages.asset,
+        **{f"pages.{name}": pages.asset for name in pages.ASSETS},
         "pages.start": pages.start,
     }

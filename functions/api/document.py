@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue, models_json_schema
 
 from functions.api.named import Named, Sent
 from functions.api.typed import RUN, AnyOperation
@@ -21,6 +21,7 @@ from shared.errors import Code
 
 Schema = dict[str, Any]
 _REF = "#/components/schemas/{model}"
+_WORD = re.compile(r"\W+")
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _SECURITY: list[dict[str, list[str]]] = [{"key": []}, {"bearer": []}, {"basic": []}]
 _DOOR = (
@@ -68,7 +69,13 @@ _ERROR: Schema = {
 
 
 class _Generator(GenerateJsonSchema):
-    """Schemas without the titles that would only repeat the field's name."""
+    """Schemas without the titles that would only repeat the field's name.
+
+    A model whose serializer leaves members out is published with its fields, not as the serializer's bare `dict`.
+    """
+
+    def ser_schema(self, schema: Any) -> JsonSchemaValue | None:
+        return None if schema["type"] == "function-wrap" else super().ser_schema(schema)
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -220,7 +227,7 @@ def _sent(sent: Sent, models: _Models) -> Schema:
 
 
 def _head(name: str, group: str, summary: str, description: str, index: int) -> Schema:
-    ident = name.replace(".", "_") + ("_alias" if index else "")
+    ident = _WORD.sub("_", name) + ("_alias" if index else "")
     return {"operationId": ident, "tags": [group], "summary": summary, "description": description}
 
 

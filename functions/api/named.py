@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from functions.api.pages import ASSETS
 from functions.api.transfers import BatchOutput
 from shared.errors import Code
 from shared.operations.transfer import UploadOutput
@@ -240,25 +241,18 @@ NAMED: tuple[Named, ...] = (
         sent={200: Sent(text="The page.", media={"text/html": {"type": "string", "description": "HTML."}})},
         free=True,
     ),
-    Named(
-        name="pages.asset",
-        method="GET",
-        paths=("/docs/{asset}",),
-        reason="a page",
-        summary="Get a script or style of the page",
-        description="The files that the page at /docs asks for, and no others.",
-        sent={
-            200: Sent(
-                text="The file.",
-                media={
-                    "text/javascript": {"type": "string", "description": "The script."},
-                    "text/css": {"type": "string", "description": "The style."},
-                },
-            )
-        },
-        errors=(Code.NOT_FOUND,),
-        free=True,
-        parameters={"asset": "Name of the file."},
+    *(
+        Named(
+            name=f"pages.{name}",
+            method="GET",
+            paths=(f"/docs/{name}",),
+            reason="a page",
+            summary=f"Get {name}, which the pages ask for",
+            description="A script or a style; no other server is asked for any.",
+            sent={200: Sent(text="The file.", media={media: {"type": "string", "description": "Its text."}})},
+            free=True,
+        )
+        for name, (_, _, media) in ASSETS.items()
     ),
     Named(
         name="pages.start",

@@ -8,7 +8,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from shared.limits import Limits
 from shared.operations.all import operations
 from shared.operations.base import Call
 from shared.operations.grants import SelfGrants
-from shared.operations.room import Gate, Room
+from shared.operations.room import Gate, Room, now_ms
 from shared.settings import Settings
 from shared.store.local import open_local
 from tests.wire.scripted import Scripted
@@ -140,7 +140,7 @@ def read_answer(sock: socket.socket, *, head_only: bool = False) -> Answer:
     return replace(answer, body=body)
 
 
-def open_test_room(folder: Path, limits: Limits, executor: Executor) -> Room:
+def open_test_room(folder: Path, limits: Limits, executor: Executor, *, clock: Callable[[], int] = now_ms) -> Room:
     """A room on a fresh data folder, with an executor of the test's own."""
     store = open_local(folder)
     secret = deployment_secret(store.state)
@@ -153,6 +153,7 @@ def open_test_room(folder: Path, limits: Limits, executor: Executor) -> Room:
         owner=Owner("tests", secrets.token_hex(8)),
         limits=limits,
         runs=Gate(limits.run_queue),
+        clock=clock,
     )
 
 

@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from functions.api.typed import Handler
-from shared.errors import Code, Failure
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
@@ -19,7 +18,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-_ASSETS = {
+ASSETS: dict[str, tuple[str, str, str]] = {
     "start.css": ("functions.api.pages", "start.css", "text/css"),
     "docs.js": ("functions.api.pages", "docs.js", "text/javascript"),
     "swagger-ui.css": ("fastapi_offline", "static/swagger-ui.css", "text/css"),
@@ -47,10 +46,7 @@ async def start(request: Request) -> Response:
 
 async def asset(request: Request) -> Response:
     """A file that a page asks for."""
-    found = _ASSETS.get(request.path_params["asset"])
-    if found is None:
-        raise Failure(Code.NOT_FOUND)
-    package, path, media = found
+    package, path, media = ASSETS[request.scope["path"].rpartition("/")[2]]
     return Response(_read(package, path), 200, {**_HEADERS, "Cache-Control": "max-age=3600"}, media)
 
 
