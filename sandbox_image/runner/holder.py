@@ -6,6 +6,8 @@ is never used again.
 
     <work>/held/<slot>-<token>/        root, 0710, group = the slot's user: no other user gets in
         data/                          the workspace, of the slot's user
+        program/                       root, 0755: the source of the run that goes on
+        scratch/                       the slot's user, only where there is no mount namespace
 """
 
 from __future__ import annotations
@@ -41,6 +43,30 @@ class Held:
     size: int = 0
     used: int = 0
     dirty_user: bool = False
+
+    @property
+    def program(self) -> str:
+        """The folder of the program's source."""
+        return f"{self.folder}/program"
+
+    @property
+    def scratch(self) -> str:
+        """The folder that stands for /tmp where there is no mount namespace."""
+        return f"{self.folder}/scratch"
+
+    def make_scratch(self) -> None:
+        """Make it, for one run."""
+        os.mkdir(self.scratch, 0o700)
+        if self.owner is not None:
+            os.chown(self.scratch, self.owner.uid, self.owner.gid)
+
+    def remove_scratch(self) -> None:
+        """Remove it with all that it holds."""
+        fd = os.open(self.folder, DIR_FLAGS)
+        try:
+            remove(fd, "scratch")
+        finally:
+            os.close(fd)
 
 
 class Holder:
@@ -91,16 +117,6 @@ class Holder:
                 del self._held[other.name]
                 self._drop(other)
 
-    def reset(self, held: Held) -> None:
-        """Begin anew with an empty folder, after what it holds could not be described. Errors: OSError."""
-        os.close(held.fd)
-        fd = os.open(held.folder, DIR_FLAGS)
-        try:
-            held.fd = empty(fd, "data", held.owner)
-        finally:
-            os.close(fd)
-        held.present = Snapshot()
-
     def _slot(self) -> int:
         if not self._free:
             idle = min(self._held.values(), key=lambda held: held.used, default=None)
@@ -120,6 +136,7 @@ class Holder:
         fd = os.open(folder, DIR_FLAGS, dir_fd=self._fds["held"])
         try:
             data = empty(fd, "data", owner)
+            os.mkdir("program", 0o755, dir_fd=fd)
             if owner is not None:
                 os.fchown(fd, -1, owner.gid)
                 os.fchmod(fd, 0o710)

@@ -58,10 +58,8 @@ def prepare(root: str, jail: str, work: str, off: frozenset[str]) -> tuple[Runne
     bwrap = find("bwrap")
     cgroups = station.open_cgroups(first) if first is not None else None
     machine = Machine(root, jail, bwrap or "/usr/bin/bwrap", cgroups, os.cpu_count() or 1)
-    runs = f"{work}/runs"
-    station.clear_folder(runs)
     holder = Holder(work, first, slots=station.BLOCK - 1, held_max=_HELD, bytes_max=_HELD_BYTES)
     shown = probes.probe_all(machine, holder)
     layers = frozenset(name for name in LAYERS if shown[name].usable and name not in off)
     shown |= {name: probes.Shown(False, False, "it is switched off") for name in off}
-    return Runner(machine, holder, layers, runs, program.Toolchains(root, inside="namespaces" in layers)), shown
+    return Runner(machine, holder, layers, program.Toolchains(root, inside="namespaces" in layers)), shown

@@ -6,6 +6,7 @@ be restored whole never runs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from sandbox_image.runner.holder import Held, Holder, NoFolder
 from sandbox_image.runner.jailed import PROGRAM, SCRATCH, WORKSPACE, Bounds, Job, Machine, chain
 from sandbox_image.runner.output import Stream, with_lines
 from sandbox_image.runner.sync import SyncFailed, sync
-from sandbox_image.runner.tree import DIR_FLAGS, NEW_FLAGS, remove
+from sandbox_image.runner.tree import NEW_FLAGS
 from sandbox_image.runner.wipe import wipe
 from shared.executor.wire import RunAnswer, RunLimits, RunRequest
 
@@ -56,12 +57,11 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """What runs share. `layers` are those that are applied. `runs` is the folder of their programs."""
+    """What runs share. `layers` are those that are applied."""
 
     machine: Machine
     holder: Holder
     layers: frozenset[str]
-    runs: str
     languages: program.Toolchains
 
     def run(self, request: RunRequest, cancel: Cancel) -> RunAnswer:
@@ -135,24 +135,25 @@ class Runner:
 
     def _program(self, request: RunRequest, cancel: Cancel, held: Held, out: Stream, err: Stream) -> dict[str, Any]:
         """Write the program byte for byte, outside the workspace, run it, and take its folder away again."""
-        name = os.urandom(12).hex()
+        inside = "namespaces" in self.layers
         uid = None if held.owner is None else held.owner.uid
-        runs = os.open(self.runs, DIR_FLAGS)
+        places = program.Places(PROGRAM, SCRATCH, WORKSPACE)
+        if not inside:
+            places = program.Places(held.program, held.scratch, held.path)
+        plan = self.languages.plan(request.lang, request.args, places)
+        file = f"{held.program}/{self.languages.source(request.lang)}"
         try:
-            folder = f"{self.runs}/{name}"
-            places = program.Places(f"{folder}/program", f"{folder}/scratch", held.path)
-            if "namespaces" in self.layers:
-                places = program.Places(PROGRAM, SCRATCH, WORKSPACE)
-            plan = self.languages.plan(request.lang, request.args, places)
-            _write_program(runs, name, self.languages.source(request.lang), request.code.encode("utf-8"), uid)
+            _write(file, request.code.encode("utf-8"))
+            if not inside:
+                held.make_scratch()
             job = Job(
-                name=name,
+                name=os.urandom(12).hex(),
                 command=plan.command,
                 compile=plan.compile,
                 env=plan.env,
                 workspace=held.path,
-                program=f"{folder}/program",
-                scratch=f"{folder}/scratch",
+                program=held.program,
+                scratch=held.scratch,
                 uid=uid,
                 bounds=_bounds(request.limits),
                 layers=self.layers,
@@ -169,32 +170,19 @@ class Runner:
                 held.dirty_user = True
                 raise RunFailed("broken", str(error)) from error
         finally:
-            remove(runs, name)
-            os.close(runs)
-            if "namespaces" not in self.layers and uid is not None and not wipe(uid):
-                held.dirty_user = True
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(file)
+            if not inside:
+                held.remove_scratch()
+                if uid is not None and not wipe(uid):
+                    held.dirty_user = True
 
 
-def _write_program(runs: int, name: str, source: str, code: bytes, uid: int | None) -> None:
-    """<runs>/<name>/{program/SOURCE, scratch}: only the run's user may enter, only root may write the program."""
-    os.mkdir(name, 0o700, dir_fd=runs)
-    folder = os.open(name, DIR_FLAGS, dir_fd=runs)
-    try:
-        for inner, mode in (("program", 0o755), ("scratch", 0o700)):
-            os.mkdir(inner, mode, dir_fd=folder)
-        if uid is not None:
-            os.chown("scratch", uid, uid, dir_fd=folder, follow_symlinks=False)
-            os.fchown(folder, -1, uid)
-            os.fchmod(folder, 0o710)
-        inside = os.open("program", DIR_FLAGS, dir_fd=folder)
-        try:
-            fd = os.open(source, NEW_FLAGS, 0o444, dir_fd=inside)
-            with os.fdopen(fd, "wb") as file:
-                file.write(code)
-        finally:
-            os.close(inside)
-    finally:
-        os.close(folder)
+def _write(path: str, code: bytes) -> None:
+    """Write the program, which only root may change. Every folder on the way is root's own."""
+    fd = os.open(path, NEW_FLAGS, 0o444)
+    with os.fdopen(fd, "wb") as file:
+        file.write(code)
 
 
 def _bounds(limits: RunLimits) -> Bounds:

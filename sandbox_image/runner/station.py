@@ -12,7 +12,6 @@ import os
 import signal
 import time
 
-from sandbox_image.runner.tree import DIR_FLAGS, remove
 from sandbox_image.runner.wipe import wipe
 
 UID_BASE, BLOCK, BLOCKS = 40_000, 256, 64
@@ -64,18 +63,6 @@ def closed_to_others(path: str) -> str | None:
         if not os.stat(at).st_mode & 0o001:
             return at
     return None
-
-
-def clear_folder(path: str) -> None:
-    """Make an empty folder that others may pass through; what a dead runner left there is removed."""
-    os.makedirs(path, 0o711, exist_ok=True)
-    fd = os.open(path, DIR_FLAGS)
-    try:
-        os.fchmod(fd, 0o711)
-        for name in os.listdir(fd):
-            remove(fd, name)
-    finally:
-        os.close(fd)
 
 
 def clear_users(first: int) -> bool:
