@@ -18,9 +18,11 @@
 enum { STOP_PASSES = 200 };
 static const int64_t stop_time_ns = 3000000000, kill_time_ns = 8000000000;
 
-/* A user id that nobody has: with it as real id and the run's as effective one, kill(-1) reaches the run's
- * processes and no other, while the run cannot signal this process. */
-static const uid_t nobody_at_all = (uid_t)-2 - 0x5eed;
+/* A user id that nobody has, not even another supervisor at this moment: with it as real id and the run's as
+ * effective one, kill(-1) reaches the run's processes and no other, while the run cannot signal this process. */
+static uid_t nobody_at_all(void) {
+    return (uid_t)(0xf0000000 + (unsigned)getpid());
+}
 
 /* Buries every dead child. True: the kernel knows no child of ours, living or dead. */
 bool reap_now(struct reaper *reaper) {
@@ -44,7 +46,7 @@ bool reap_now(struct reaper *reaper) {
 
 /* Kills every process of the run's own user at one blow. The saved id stays root's: the way back. */
 void reap_uid(const struct reaper *reaper) {
-    if (reaper->own_uid && setresuid(nobody_at_all, reaper->uid, 0) == 0) {
+    if (reaper->own_uid && setresuid(nobody_at_all(), reaper->uid, 0) == 0) {
         kill(-1, SIGKILL);
         if (setresuid(0, 0, 0) != 0) {
             abort();

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -221,3 +222,13 @@ def test_program_that_kills_its_own_init_is_still_the_end() -> None:
     assert result.status["signal"] == 9
     assert result.seconds < 1.5
     assert processes_of(uid) == []
+
+
+def test_many_runs_at_once_end_each_with_its_own_result() -> None:
+    """Supervisors sweep their users at the same moments; none may hit another or its run."""
+
+    def outcome(number: int) -> tuple[int | None, int | None, str | None]:
+        return shell(f"sleep 9 & exit {number}", namespaces=number % 2 == 0).outcome
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(outcome, range(1, 121))) == [(number, None, None) for number in range(1, 121)]
