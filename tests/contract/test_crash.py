@@ -13,7 +13,7 @@ from shared.store.ports import ObjectExists, Objects, State
 from .adapters import ADAPTERS
 from .children import ITEMS, WRITERS, body_of, killed
 
-KILLS = 20
+KILLS = 14
 
 
 def _all(state: State, partition: str) -> list[str]:

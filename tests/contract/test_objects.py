@@ -226,18 +226,13 @@ ODD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("key", ODD, ids=range(len(ODD)))
-def test_what_is_not_a_key_is_refused_or_missing(objects: Objects, key: str) -> None:
-    _put(objects, "a/b")
-    _put(objects, "a/c")
+def _check_odd(objects: Objects, key: str) -> None:
     with pytest.raises(ValueError, match="key"):
         _put(objects, key)
     with pytest.raises(ValueError, match="key"):
         objects.grant_write(key, seconds=60)
-    with objects.stage() as stage:
-        stage.write(b"bytes")
-        with pytest.raises(ValueError, match="key"):
-            stage.commit(key)
+    with objects.stage() as stage, pytest.raises(ValueError, match="key"):
+        stage.commit(key)
     with pytest.raises(ObjectMissing):
         objects.read(key)
     with pytest.raises(ObjectMissing):
@@ -251,7 +246,14 @@ def test_what_is_not_a_key_is_refused_or_missing(objects: Objects, key: str) -> 
             objects.delete_prefix(key)
     elif key != "a/":
         assert objects.delete_prefix(key) == 0
-    assert _keys(objects) == ["a/b", "a/c"]
+
+
+def test_what_is_not_a_key_is_refused_or_missing(objects: Objects) -> None:
+    _put(objects, "a/b")
+    _put(objects, "a/c")
+    for key in ODD:
+        _check_odd(objects, key)
+        assert _keys(objects) == ["a/b", "a/c"], ascii(key)
 
 
 LONG = [
