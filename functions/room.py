@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import hashlib
 import os
 import secrets
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,8 +22,8 @@ from shared.operations.grants import SelfGrants
 from shared.operations.keys import new_key, put_key, sort_of
 from shared.operations.room import Gate, Room, now_ms
 from shared.settings import Settings
-from shared.store.local import open_local
-from shared.store.ports import Conflict, PutNew, State
+from shared.store.local import LocalStore, open_local
+from shared.store.ports import Conflict, PutNew, State, StoreUnavailable
 
 DEV_PROJECT = "dev"
 _SECRET = "secret"
@@ -43,20 +45,32 @@ def open_room(settings: Settings, *, owner: str | None = None, limits: Limits | 
     `owner` is a name that only one process has at a time, such as "serve": a process that starts again under it
     frees what the last one held. Without it the process is nobody's successor.
     """
-    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     data = settings.data.resolve()
     limits = limits or limits_of(settings)
-    store = open_local(data)
+    with ExitStack() as closing:
+        store = open_local(data)
+        closing.callback(store.close)
+        if owner is not None:
+            closing.callback(os.close, _only_one(data / f"{owner}.lock"))
+        room = _room(settings, store, owner, limits, closing.pop_all())
+    if settings.dev_key:
+        development_key(settings, room)
+    return room
+
+
+def _room(settings: Settings, store: LocalStore, owner: str | None, limits: Limits, closing: ExitStack) -> Room:
+    data = settings.data.resolve()
     secret = deployment_secret(store.state)
     executor = LocalExecutor(
         store.objects,
         root=settings.root or find_root(settings.cache),
         jail=settings.jail or find_jail(settings.cache),
-        work=settings.work or _work(settings.cache, data),
+        work=settings.work or _work(settings.cache, data, owner),
         required_layers=frozenset(settings.required_layers),
         capacity=settings.concurrency or max(4, 2 * (os.cpu_count() or 1)),
     )
-    room = Room(
+    closing.callback(executor.close)
+    return Room(
         state=store.state,
         objects=store.objects,
         executor=executor,
@@ -65,22 +79,34 @@ def open_room(settings: Settings, *, owner: str | None = None, limits: Limits | 
         owner=Owner(owner or secrets.token_hex(8), secrets.token_hex(8)),
         limits=limits,
         dev_key=settings.dev_key,
+        closing=closing,
         runs=Gate(limits.run_queue),
     )
-    if settings.dev_key:
-        development_key(settings, room)
-    return room
 
 
-def _work(cache: Path, data: Path) -> Path:
+def _only_one(path: Path) -> int:
+    """Be the one process that serves this folder: two would free each other's locks. The descriptor that holds it.
+
+    Errors: StoreUnavailable.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise StoreUnavailable("another service works on this data folder") from None
+    return descriptor
+
+
+def _work(cache: Path, data: Path, owner: str | None) -> Path:
     """Where the workspaces of running programs lie: not in the data folder, which other users may not pass through."""
-    return cache / "work" / hashlib.sha256(os.fsencode(data)).hexdigest()[:16]
+    return cache / "work" / hashlib.sha256(os.fsencode(data)).hexdigest()[:16] / (owner or secrets.token_hex(8))
 
 
 def close_room(room: Room) -> None:
-    """Let background runs end, then end the executor."""
+    """End the executor, and with it every run; then close the store."""
     room.background.shutdown(wait=False, cancel_futures=True)
-    room.executor.close()
+    room.closing.close()
 
 
 def deployment_secret(state: State) -> bytes:
