@@ -74,7 +74,7 @@ def make_server(
         cancel = cancel_of(context)
         try:
             return await anyio.to_thread.run_sync(
-                tools.call, caller_of(context), params.name, params.arguments, cancel,
+                tools.call, caller_of(context), params.name, params.arguments, cancel, _request_id(context),
                 abandon_on_cancel=True, limiter=threads,
             )  # fmt: skip
         except anyio.get_cancelled_exc_class():
@@ -108,6 +108,10 @@ def managers(room: Room, settings: Settings, declared: Mapping[str, AnyOperation
 def _state(context: Context) -> dict[str, Any]:
     state: dict[str, Any] = context.request.scope["state"] if context.request is not None else {}
     return state
+
+
+def _request_id(context: Context) -> str:
+    return str(getattr(_state(context).get("entry"), "request_id", "stdio"))
 
 
 def _scope_caller(context: Context) -> Caller | None:

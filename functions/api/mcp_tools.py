@@ -7,12 +7,12 @@ asks for it itself (cases.md H3). A refused input, an unreachable executor and a
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 
+from functions.api.access import unexpected
 from functions.api.mcp_content import content_of
 from functions.api.mcp_schema import input_schema, output_schema, structured, text
 from shared.errors import Code, Failure
@@ -21,8 +21,6 @@ from shared.identity import Caller
 from shared.operations.base import Call, Cancel, Operation, operations
 from shared.operations.room import Room
 from shared.store.ports import StoreUnavailable
-
-log = logging.getLogger("workroom.mcp")
 
 AnyOperation = Operation[Any, Any]
 
@@ -83,7 +81,7 @@ class Tools:
         return name in self._operations
 
     def call(
-        self, caller: Caller | None, name: str, arguments: Mapping[str, Any] | None, cancel: Cancel
+        self, caller: Caller | None, name: str, arguments: Mapping[str, Any] | None, cancel: Cancel, request_id: str
     ) -> CallToolResult:
         """Call a listed tool, blocking. `cancel` fires when the caller has gone. Never raises but KeyError."""
         operation = self._operations[name]
@@ -101,6 +99,5 @@ class Tools:
         except ExecutorFailed:
             return failed(Failure(Code.EXECUTOR_UNAVAILABLE))
         except Exception as error:
-            # The exception's text may hold code, output or a name: only its type is logged (K20).
-            log.error("tool %s met %s", name, type(error).__name__)
+            unexpected(request_id, error)
             return failed(Failure(Code.INTERNAL))

@@ -41,7 +41,7 @@ def _run(parser: Parser) -> None:
     parser.add_argument("--out", metavar="DIR", type=Path, help="folder to save the files in that the program made")
     parser.add_argument("--verbose", action="store_true", help="name the session and the files on standard error")
     _service(parser)
-    parser.add_argument("--args", nargs=argparse.REMAINDER, help="arguments of the program: all that follow")
+    parser.add_argument("--args", metavar="…", help="arguments of the program: all that follow")
 
 
 def _files(parser: Parser) -> None:

@@ -36,14 +36,15 @@ def embedded(settings: Settings, *, programs: bool) -> Iterator[tuple[httpx.Base
 
 @contextmanager
 def _socket_of(room: Room, settings: Settings) -> Iterator[Path]:
-    from functions.api.app import create_app  # noqa: PLC0415
+    from functions.api.serve import make_config  # noqa: PLC0415
 
-    config = uvicorn.Config(create_app(room, settings), log_config=None, access_log=False, timeout_graceful_shutdown=5)
+    config, _ = make_config(settings, room)
+    config.timeout_graceful_shutdown = 5
     server = uvicorn.Server(config)
     with tempfile.TemporaryDirectory(prefix="workroom-") as folder, socket.socket(socket.AF_UNIX) as listener:
         path = Path(folder) / "socket"
         listener.bind(str(path))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="service", daemon=True)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="service-inside", daemon=True)
         thread.start()
         try:
             limit = time.monotonic() + _START_S

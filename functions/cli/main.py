@@ -68,10 +68,12 @@ def _main(words: list[str]) -> int:
     )
     parser.command = command
     command.arguments(parser)
+    own, rest = _split(words[1:]) if command.name == "run" else (words[1:], [])
     try:
-        args = parser.parse_args(words[1:])
+        args = parser.parse_args(own)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else USAGE
+    args.rest = rest
     if command.name == "call" and args.operation is None and not args.list:
         parser.print_help()
         return 0 if args.help else USAGE
@@ -79,6 +81,14 @@ def _main(words: list[str]) -> int:
     if getattr(args, "url", None) is not None:
         settings = replace(settings, url=args.url)
     return _code(command)(settings, args)
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Ours, and the program's: all that follow `--args`, whatever they look like."""
+    if "--args" not in words:
+        return words, []
+    at = words.index("--args")
+    return words[:at], words[at + 1 :]
 
 
 def _code(command: Command) -> Callable[[Settings, argparse.Namespace], int]:

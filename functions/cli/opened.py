@@ -18,6 +18,7 @@ from pathlib import Path
 from functions.cli.show import Refused
 from shared.operations.room import Room
 from shared.settings import Settings
+from shared.store.ports import StoreUnavailable
 
 _WORK = "work-cli-"
 _NOWHERE = Path("/nonexistent")
@@ -43,6 +44,8 @@ def opened_room(settings: Settings, *, programs: bool, owner: str | None = None)
         room = open_room(settings, owner=owner)
     except NotInstalled as missing:
         raise Refused(str(missing)) from None
+    except StoreUnavailable as unavailable:
+        raise Refused(str(unavailable) or "the store cannot be opened") from None
     except OSError as error:
         raise Refused(f"the data folder cannot be used: {error.strerror}") from None
     try:

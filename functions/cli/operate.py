@@ -16,9 +16,10 @@ from shared.settings import Settings
 def serve(settings: Settings, _args: Namespace) -> int:
     """Serve HTTP and MCP until the process is told to end."""
     from functions.api.serve import serve as serve_http  # noqa: PLC0415
+    from shared.operations.janitor import sweep  # noqa: PLC0415
 
     with opened_room(settings, programs=True, owner="serve") as room:
-        serve_http(settings, room)
+        serve_http(settings, room, lambda: sweep(room))
     return 0
 
 

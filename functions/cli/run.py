@@ -39,7 +39,7 @@ LANGS = {
 
 def run(settings: Settings, args: Namespace) -> int:
     """Run the program and be it: its output, its exit code."""
-    body: dict[str, Any] = {"lang": _lang(args), "code": _code(args.file), "args": args.args or []}
+    body: dict[str, Any] = {"lang": _lang(args), "code": _code(args.file), "args": args.rest}
     if args.session is not None:
         body["session_id"] = args.session
     if args.timeout is not None:

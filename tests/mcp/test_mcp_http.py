@@ -11,10 +11,11 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from doors import Log, connected, declare, serving, words
 from mcp.shared.exceptions import MCPError
 
 from shared.settings import Settings
+
+from .doors import Log, connected, declare, serving, words
 
 MODES = ("auto", "legacy")
 
