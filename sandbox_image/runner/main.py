@@ -44,17 +44,17 @@ def prepare(root: str, jail: str, work: str, off: frozenset[str]) -> tuple[Runne
     for path, what in ((root, "the toolchain root"), (jail, "the jail")):
         if not os.path.exists(path):
             raise station.NoStation(f"{what} is not there")
-    os.makedirs(work, mode=0o711, exist_ok=True)
     root, jail, work = (os.path.realpath(path) for path in (root, jail, work))
-    station.lock_work(work)
     first = None
     if os.geteuid() == 0:
-        for path in (root, os.path.dirname(jail), work):
-            if (closed := station.closed_to_others(path)) is not None:
-                raise station.NoStation(f"other users may not pass through {closed}")
+        work = station.open_place(work)
+        for path, what in ((root, "the toolchain root"), (os.path.dirname(jail), "the jail")):
+            if station.closed_to_others(path):
+                raise station.NoStation(f"{what} lies in a folder that other users may not pass through")
         first, _ = station.take_block()
-        if not station.clear_users(first):
-            raise station.NoStation("processes of a dead runner cannot be ended")
+    station.lock_work(work)
+    if first is not None and not station.clear_users(first):
+        raise station.NoStation("processes of a dead runner cannot be ended")
     bwrap = find("bwrap")
     cgroups = station.open_cgroups(first) if first is not None else None
     machine = Machine(root, jail, bwrap or "/usr/bin/bwrap", cgroups, os.cpu_count() or 1)

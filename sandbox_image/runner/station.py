@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import signal
 import time
@@ -16,6 +17,7 @@ from sandbox_image.runner.wipe import wipe
 
 UID_BASE, BLOCK, BLOCKS = 40_000, 256, 64
 LOCKS = "/run/workroom"
+PLACES = "/var/lib/workroom"
 _CGROUP_PARENTS = ("/sys/fs/cgroup/memory", "/sys/fs/cgroup")
 _KILL_S = 5.0
 
@@ -55,14 +57,27 @@ def lock_work(work: str) -> int:
             time.sleep(0.02)
 
 
-def closed_to_others(path: str) -> str | None:
-    """The first folder on the way to `path` that other users may not pass through, or None."""
+def closed_to_others(path: str) -> bool:
+    """Whether a folder on the way to `path` (what exists of it) cannot be passed through by other users."""
     at = ""
     for name in os.path.realpath(path).split("/"):
         at = f"{at}{name}/"
+        if not os.path.isdir(at):
+            return False
         if not os.stat(at).st_mode & 0o001:
-            return at
-    return None
+            return True
+    return False
+
+
+def open_place(work: str) -> str:
+    """`work`, or where programs' users cannot reach it, as in root's home, a folder of /var/lib that stands for it.
+
+    What is there is only a cache of workspaces, removed when the next runner starts.
+    """
+    above = os.path.dirname(work)
+    if not closed_to_others(above):
+        return work
+    return f"{PLACES}/{hashlib.sha256(os.fsencode(work)).hexdigest()[:16]}"
 
 
 def clear_users(first: int) -> bool:

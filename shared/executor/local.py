@@ -26,7 +26,7 @@ from shared.store.ports import Objects
 
 PROJECT = Path(__file__).resolve().parents[2]
 _START_S = 60.0
-_STUCK_S = 5.0
+_END_S = 5.0
 _KINDS: dict[str, Literal["unavailable", "broken", "timeout"]] = {"unavailable": "unavailable", "timeout": "timeout"}
 
 
@@ -73,18 +73,18 @@ class _Process:
             return None
         return waiting.answer
 
-    def begin(self, request: RunRequest) -> _Waiting:
-        """Send a run. Errors: ExecutorFailed "unavailable" where the process did not get it whole."""
+    def begin(self, request: RunRequest) -> _Waiting | None:
+        """Send a run; None where the process did not get it whole. Errors: ExecutorFailed."""
         waiting = _Waiting()
         with self._lock:
             if self.dead.is_set():
-                raise ExecutorFailed("unavailable", "the executor process ended")
+                return None
             if request.run_id in self._waiting:
                 raise ExecutorFailed("unavailable", "a run of this id goes on")
             self._waiting[request.run_id] = waiting
         if not self.tell({"op": "run", "request": request.to_json()}):
             self.forget(request.run_id)
-            raise ExecutorFailed("unavailable", "the executor process did not take the run")
+            return None
         return waiting
 
     def forget(self, run_id: str) -> None:
@@ -101,12 +101,13 @@ class _Process:
             return False
         return True
 
-    def end(self) -> None:
-        """End the process; its programs end with it."""
+    def end(self, seconds: float = _END_S) -> None:
+        """End the process, which has so long to go by itself; its programs end with it."""
+        self.dead.set()
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         try:
-            self._child.wait(_STUCK_S)
+            self._child.wait(seconds)
         except subprocess.TimeoutExpired:
             self._child.send_signal(signal.SIGKILL)
             self._child.wait()
@@ -150,9 +151,10 @@ def _environment() -> dict[str, str]:
 class LocalExecutor(Executor):
     """Runs programs in a process of this machine. At most `capacity` at once; others wait in order.
 
-    `root` is the toolchain root, `jail` the jail binary, `work` a folder of the executor's own that other users may
-    pass through. `required_layers`: without one of them nothing runs. `spare_ms` is what restoring and collecting may
-    take beside a run's own time. `off` switches layers off, for tests.
+    `root` is the toolchain root, `jail` the jail binary, `work` a folder of the executor's own; where programs' users
+    cannot reach it, one below /var/lib/workroom stands for it. `required_layers`: without one of them nothing runs.
+    `spare_ms` is what restoring and collecting may take beside a run's own time; a process that then does not react
+    within `stuck_ms` is replaced. `off` switches layers off, for tests.
     """
 
     def __init__(
@@ -165,13 +167,14 @@ class LocalExecutor(Executor):
         required_layers: frozenset[str],
         capacity: int | None = None,
         spare_ms: int = 60_000,
+        stuck_ms: int = 5_000,
         off: frozenset[str] = frozenset(),
     ) -> None:
         self._objects = objects
-        self._work = work
         self._required = required_layers
         self._capacity = capacity or max(4, 2 * (os.cpu_count() or 1))
         self._spare_ms = spare_ms
+        self._stuck_s = stuck_ms / 1000
         self._arguments = [
             "--root",
             str(root),
@@ -203,10 +206,18 @@ class LocalExecutor(Executor):
                 self._asked.discard(request.run_id)
 
     def _run(self, request: RunRequest) -> RunAnswer:
+        granted = self._granted(request)
         process = self._ready()
         if why := self._refusal(process.started):
             raise ExecutorFailed("unavailable", why)
-        waiting = process.begin(self._granted(request))
+        waiting = process.begin(granted)
+        if waiting is None:
+            # It died before it had the whole frame, so it cannot have begun the run: another process may.
+            process.end()
+            process = self._ready()
+            waiting = process.begin(granted)
+        if waiting is None:
+            raise ExecutorFailed("unavailable", "the executor process did not take the run")
         try:
             with self._lock:
                 self._inside[request.run_id] = process
@@ -273,7 +284,6 @@ class LocalExecutor(Executor):
 
     def _new(self) -> _Process:
         try:
-            self._work.mkdir(mode=0o711, parents=True, exist_ok=True)
             process = _Process(self._arguments)
         except OSError as error:
             raise ExecutorFailed("unavailable", "the executor process cannot be started") from error
@@ -304,9 +314,9 @@ class LocalExecutor(Executor):
         """Wait for the answer and read it. What is no answer is "broken"; its content is judged elsewhere."""
         if not waiting.done.wait((request.limits.wall_ms + self._spare_ms) / 1000):
             process.tell({"op": "cancel", "run_id": request.run_id})
-            if not waiting.done.wait(_STUCK_S):
-                if process.health(_STUCK_S) is None:
-                    process.end()
+            if not waiting.done.wait(self._stuck_s):
+                if process.health(self._stuck_s) is None:
+                    process.end(0)
                 raise ExecutorFailed("timeout", "the executor did not answer in time")
         message = waiting.answer
         if message is None:
