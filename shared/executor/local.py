@@ -8,144 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from sandbox_image.runner.frames import FrameError, receive, send
 from shared.executor.port import Executor, ExecutorFailed, ExecutorHealth, LanguageHealth, LayerHealth
+from shared.executor.warm import Process, Waiting
 from shared.executor.wire import RunAnswer, RunRequest, WireError
 from shared.store.ports import Objects
 
-PROJECT = Path(__file__).resolve().parents[2]
 _START_S = 60.0
-_END_S = 5.0
 _KINDS: dict[str, Literal["unavailable", "broken", "timeout"]] = {"unavailable": "unavailable", "timeout": "timeout"}
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A run whose answer has not come."""
-
-    done: threading.Event = field(default_factory=threading.Event)
-    answer: dict[str, Any] | None = None
-
-
-class _Process:
-    """One executor process and the thread that reads its answers. Thread-safe."""
-
-    def __init__(self, arguments: list[str]) -> None:
-        ours, theirs = socket.socketpair()
-        self._sock = ours
-        self._send = threading.Lock()
-        self._lock = threading.Lock()
-        self._waiting: dict[str, _Waiting] = {}
-        self._health = _Waiting()
-        self.dead = threading.Event()
-        self.started: dict[str, Any] = {}
-        with theirs:
-            # -S, -P: neither the packages of the service nor the working directory are ever imported from.
-            self._child = subprocess.Popen(
-                [sys.executable, "-S", "-P", "-m", "sandbox_image.runner", "--fd", str(theirs.fileno()), *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                cwd="/",
-                env=_environment(),
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
-        self.pid = self._child.pid
-        threading.Thread(target=self._read, name="executor", daemon=True).start()
-
-    def health(self, seconds: float) -> dict[str, Any] | None:
-        """Ask anew how it is; None when no answer comes in time or it is dead."""
-        waiting = _Waiting()
-        with self._lock:
-            self._health = waiting
-        if not self.tell({"op": "health"}) or not waiting.done.wait(seconds):
-            return None
-        return waiting.answer
-
-    def begin(self, request: RunRequest) -> _Waiting | None:
-        """Send a run; None where the process did not get it whole. Errors: ExecutorFailed."""
-        waiting = _Waiting()
-        with self._lock:
-            if self.dead.is_set():
-                return None
-            if request.run_id in self._waiting:
-                raise ExecutorFailed("unavailable", "a run of this id goes on")
-            self._waiting[request.run_id] = waiting
-        if not self.tell({"op": "run", "request": request.to_json()}):
-            self.forget(request.run_id)
-            return None
-        return waiting
-
-    def forget(self, run_id: str) -> None:
-        """Wait no longer for a run."""
-        with self._lock:
-            self._waiting.pop(run_id, None)
-
-    def tell(self, message: dict[str, Any]) -> bool:
-        """Send a message; whether it went out whole."""
-        try:
-            with self._send:
-                send(self._sock, message)
-        except (OSError, FrameError):
-            return False
-        return True
-
-    def end(self, seconds: float = _END_S) -> None:
-        """End the process, which has so long to go by itself; its programs end with it."""
-        self.dead.set()
-        with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
-        try:
-            self._child.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self._child.send_signal(signal.SIGKILL)
-            self._child.wait()
-
-    def _read(self) -> None:
-        try:
-            while (message := receive(self._sock)) is not None:
-                with self._lock:
-                    if "health" in message:
-                        waiting: _Waiting | None = self._health
-                    else:
-                        waiting = self._waiting.pop(str(message.get("run_id")), None)
-                if waiting is not None:
-                    waiting.answer = message
-                    waiting.done.set()
-        except (OSError, FrameError):
-            pass
-        with self._lock:
-            self.dead.set()
-            left, self._waiting = list(self._waiting.values()), {}
-            left.append(self._health)
-        for waiting in left:
-            waiting.done.set()
-        self.end()
-        self._sock.close()
-
-
-def _environment() -> dict[str, str]:
-    """An allow-list: no credential of the service can be inherited."""
-    return {
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "LANG": "C.UTF-8",
-        "TZ": "UTC",
-        "PYTHONPATH": str(PROJECT),
-        "PYTHONUTF8": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "MALLOC_ARENA_MAX": "2",
-    }
 
 
 class LocalExecutor(Executor):
@@ -187,9 +63,9 @@ class LocalExecutor(Executor):
         ]
         self._start = threading.Lock()
         self._lock = threading.Lock()
-        self._inside: dict[str, _Process | None] = {}
+        self._inside: dict[str, Process | None] = {}
         self._asked: set[str] = set()
-        self._process: _Process | None = None
+        self._process: Process | None = None
         self._closed = False
         self._turns = _Turns(self._capacity)
 
@@ -269,7 +145,7 @@ class LocalExecutor(Executor):
         """The executor process, while one is there."""
         return None if self._process is None else self._process.pid
 
-    def _ready(self) -> _Process:
+    def _ready(self) -> Process:
         """The process, started and probed. Errors: ExecutorFailed."""
         process = self._process
         if process is not None and process.started and not process.dead.is_set():
@@ -282,9 +158,9 @@ class LocalExecutor(Executor):
                 self._process = process = self._new()
             return process
 
-    def _new(self) -> _Process:
+    def _new(self) -> Process:
         try:
-            process = _Process(self._arguments)
+            process = Process(self._arguments)
         except OSError as error:
             raise ExecutorFailed("unavailable", "the executor process cannot be started") from error
         answer = process.health(_START_S)
@@ -310,7 +186,7 @@ class LocalExecutor(Executor):
         writes = tuple((key, self._objects.grant_write(key, seconds=seconds).url) for key, _ in request.writes)
         return replace(request, reads=reads, writes=writes)
 
-    def _answer(self, process: _Process, waiting: _Waiting, request: RunRequest) -> RunAnswer:
+    def _answer(self, process: Process, waiting: Waiting, request: RunRequest) -> RunAnswer:
         """Wait for the answer and read it. What is no answer is "broken"; its content is judged elsewhere."""
         if not waiting.done.wait((request.limits.wall_ms + self._spare_ms) / 1000):
             process.tell({"op": "cancel", "run_id": request.run_id})
