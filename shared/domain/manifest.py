@@ -8,21 +8,22 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 from shared.domain.paths import is_text, parents, sort_key
 
 FORMAT = 1
 MAX_DECODED = 64 * 1024 * 1024
+"""Bytes of a decoded manifest: `Limits.names_bytes` in JSON escapes (six for one) and the rest of every row fit."""
 
 
 class BadManifest(ValueError):
     """Stored bytes are not a manifest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One path. `kind` is file, dir, link, fifo or other.
 
     `blob` and `offset` place a file's bytes in the object store. `origin` is `upload`, `run`, or `copy:` and the
@@ -63,7 +64,9 @@ class Manifest:
     def of(cls, entries: Iterable[Entry]) -> Manifest:
         """A manifest of these entries; a later one of the same path wins."""
         by_path = {entry.path: entry for entry in entries}
-        return cls(MappingProxyType({path: by_path[path] for path in sorted(by_path, key=sort_key)}))
+        # Code points and UTF-8 bytes order valid text alike; a byte that is not UTF-8 needs the key.
+        order = sorted(by_path) if all(map(is_text, by_path)) else sorted(by_path, key=sort_key)
+        return cls(MappingProxyType({path: by_path[path] for path in order}))
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries.values())
@@ -75,6 +78,11 @@ class Manifest:
     def size(self) -> int:
         """Bytes of all files."""
         return sum(entry.size for entry in self if entry.kind == "file")
+
+    @property
+    def names(self) -> int:
+        """UTF-8 bytes of all paths and targets of links together."""
+        return sum(map(name_bytes, self))
 
     @property
     def listed(self) -> list[Entry]:
@@ -91,34 +99,19 @@ class Manifest:
         entry = self.entries.get(path)
         return entry if entry is not None and entry.listed else None
 
-    def obstacle(self, path: str) -> str | None:
-        """What stands in the way of a file at `path`: a folder there, or a parent that is no folder."""
-        there = self.entries.get(path)
-        if there is not None and there.kind == "dir":
-            return "names a folder"
-        for parent in parents(path):
-            above = self.entries.get(parent)
-            if above is not None and above.kind != "dir":
-                return "has a parent that is not a folder"
-        return None
-
-    def with_files(self, files: Iterable[Entry]) -> Manifest:
-        """This version with `files` in it, and the folders that they need (mode 0755)."""
-        entries = dict(self.entries)
-        for entry in files:
-            for parent in parents(entry.path):
-                if parent not in entries:
-                    entries[parent] = Entry(parent, "dir", 0o755, mtime_ns=entry.mtime_ns, stored_ms=entry.stored_ms)
-            entries[entry.path] = entry
-        return Manifest.of(entries.values())
-
     def without(self, path: str) -> Manifest:
         """This version without one path."""
-        return Manifest.of(entry for entry in self if entry.path != path)
+        return Manifest(MappingProxyType({name: entry for name, entry in self.entries.items() if name != path}))
+
+    def without_kind(self, kind: str) -> Manifest:
+        """This version without entries of one kind; itself when there is none."""
+        if all(entry.kind != kind for entry in self):
+            return self
+        return Manifest(MappingProxyType({name: entry for name, entry in self.entries.items() if entry.kind != kind}))
 
     def encode(self) -> bytes:
         """Compressed JSON: `[format, rows]`, a row in field order."""
-        rows = [astuple(entry) for entry in self]
+        rows = list(self.entries.values())
         return zlib.compress(json.dumps([FORMAT, rows], separators=(",", ":")).encode("ascii"), 1)
 
     @classmethod
@@ -127,11 +120,62 @@ class Manifest:
         try:
             unpacker = zlib.decompressobj()
             text = unpacker.decompress(data, MAX_DECODED)
-            if unpacker.unconsumed_tail:
-                raise BadManifest("too large")
+            if unpacker.unconsumed_tail or not unpacker.eof:
+                raise BadManifest("too large or cut")
             version, rows = json.loads(text)
             if version != FORMAT:
                 raise BadManifest("of another format")
             return cls(MappingProxyType({row[0]: Entry(*row) for row in rows}))
-        except (zlib.error, ValueError, TypeError, IndexError, KeyError) as error:
+        except (zlib.error, ValueError, TypeError, IndexError, KeyError, RecursionError) as error:
             raise BadManifest("unreadable") from error
+
+
+class Draft:
+    """A version in the making: files are put one at a time, each at a cost that does not grow with the workspace."""
+
+    def __init__(self, base: Manifest) -> None:
+        self._entries = dict(base.entries)
+        self.size = base.size
+        self.names = base.names
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def obstacle(self, path: str) -> str | None:
+        """What stands in the way of a file at `path`: a folder there, or a parent that is no folder."""
+        there = self._entries.get(path)
+        if there is not None and there.kind == "dir":
+            return "names a folder"
+        for parent in parents(path):
+            above = self._entries.get(parent)
+            if above is not None and above.kind != "dir":
+                return "has a parent that is not a folder"
+        return None
+
+    def put(self, file: Entry) -> None:
+        """Put a file that has no obstacle, and the folders that it needs (mode 0755)."""
+        for parent in parents(file.path):
+            if parent not in self._entries:
+                self._set(Entry(parent, "dir", 0o755, mtime_ns=file.mtime_ns, stored_ms=file.stored_ms))
+        self._set(file)
+
+    def _set(self, entry: Entry) -> None:
+        before = self._entries.get(entry.path)
+        if before is not None:
+            self.size -= before.size
+            self.names -= name_bytes(before)
+        self._entries[entry.path] = entry
+        self.size += entry.size
+        self.names += name_bytes(entry)
+
+    def done(self) -> Manifest:
+        """The version."""
+        return Manifest.of(self._entries.values())
+
+
+def name_bytes(entry: Entry) -> int:
+    """Bytes that an entry's names take."""
+    return sum(
+        len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
+        for text in (entry.path, entry.target)
+    )

@@ -2,12 +2,13 @@
 
 The executor says what differs; this decides what is kept. A read-only file that a program changed, moved or removed
 stays as it was, with the folders that it needs, and what the program put in its way is dropped and named.
+The cost follows the changes, not the workspace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from shared.domain.manifest import Entry, Manifest
 from shared.domain.paths import parents, sort_key
@@ -22,33 +23,43 @@ class Merged:
     """
 
     manifest: Manifest
-    written: tuple[Entry, ...]
-    deleted: tuple[str, ...]
-    kept: tuple[Entry, ...]
-    dropped: tuple[str, ...]
+    written: tuple[Entry, ...] = ()
+    deleted: tuple[str, ...] = ()
+    kept: tuple[Entry, ...] = ()
+    dropped: tuple[str, ...] = ()
 
 
 def merge(base: Manifest, changes: Sequence[Entry], deleted: Iterable[str]) -> Merged:
-    """Apply a run's changes to the version that it began with. `changes` may repeat unchanged files (compaction)."""
-    guarded = {entry.path: entry for entry in base if entry.read_only}
+    """Apply a run's changes to the version that it began with; both have passed `shared.executor.judge`.
+
+    `changes` may repeat unchanged files with another place of their bytes (compaction).
+    """
     gone = set(deleted)
+    if not changes and not gone:
+        return Merged(base)
     entries = {path: entry for path, entry in base.entries.items() if path not in gone}
-    kept: dict[str, Entry] = {path: guarded[path] for path in gone if path in guarded}
+    kept = {path: base.entries[path] for path in gone if path in base.entries and base.entries[path].read_only}
     for change in changes:
         before = base.entries.get(change.path)
-        if before is None or (_differs(before, change) and not before.read_only):
-            entries[change.path] = change
-        elif _same_content(before, change):
-            entries[change.path] = replace(before, blob=change.blob, offset=change.offset)
-        else:
+        if before is not None and before.read_only and not _same_content(before, change):
             kept[change.path] = before
-    dropped = _put_back(entries, base, kept)
-    merged = Manifest.of(_with_parents(entries, base))
-    written = tuple(entry for entry in merged if entry.listed and _differs(base.entries.get(entry.path), entry))
-    lost = tuple(
-        path for path in sorted(base.entries, key=sort_key) if base.entries[path].listed and merged.file(path) is None
+        elif before is not None and (before.read_only or not _differs(before, change)):
+            entries[change.path] = before._replace(blob=change.blob, offset=change.offset)
+        else:
+            entries[change.path] = change
+    dropped = _put_back(entries, base, kept, changes)
+    for change in changes:
+        if change.path in entries:
+            _need_parents(entries, base, change.path)
+    touched = sorted({change.path for change in changes} | gone, key=sort_key)
+    now = [(path, base.entries.get(path), entries.get(path)) for path in touched]
+    return Merged(
+        Manifest.of(entries.values()),
+        tuple(new for _, old, new in now if new is not None and new.listed and _differs(old, new)),
+        tuple(path for path, old, new in now if old is not None and old.listed and (new is None or not new.listed)),
+        tuple(kept[path] for path in sorted(kept, key=sort_key)),
+        dropped,
     )
-    return Merged(merged, written, lost, tuple(kept[path] for path in sorted(kept, key=sort_key)), dropped)
 
 
 def _same_content(before: Entry, change: Entry) -> bool:
@@ -57,19 +68,23 @@ def _same_content(before: Entry, change: Entry) -> bool:
 
 def _differs(before: Entry | None, after: Entry) -> bool:
     return before is None or (
-        (before.kind, before.sha256, before.mode, before.mtime_ns)
-        != (after.kind, after.sha256, after.mode, after.mtime_ns)
+        (before.kind, before.sha256, before.size, before.target, before.mode, before.mtime_ns)
+        != (after.kind, after.sha256, after.size, after.target, after.mode, after.mtime_ns)
     )
 
 
-def _put_back(entries: dict[str, Entry], base: Manifest, kept: dict[str, Entry]) -> tuple[str, ...]:
+def _put_back(
+    entries: dict[str, Entry], base: Manifest, kept: dict[str, Entry], changes: Sequence[Entry]
+) -> tuple[str, ...]:
     """Put read-only files back where they were; returns what had to go for it."""
     dropped: set[str] = set()
+    if not kept:
+        return ()
+    for change in changes:
+        if any(parent in kept for parent in parents(change.path)):
+            entries.pop(change.path, None)
+            dropped.add(change.path)
     for path, entry in kept.items():
-        below = path + "/"
-        for other in [name for name in entries if name.startswith(below)]:
-            del entries[other]
-            dropped.add(other)
         for parent in parents(path):
             there = entries.get(parent)
             if there is None or there.kind != "dir":
@@ -80,10 +95,9 @@ def _put_back(entries: dict[str, Entry], base: Manifest, kept: dict[str, Entry])
     return tuple(sorted(dropped, key=sort_key))
 
 
-def _with_parents(entries: dict[str, Entry], base: Manifest) -> Iterable[Entry]:
-    """Every entry, and a folder for each parent that none of them is: no file stands without its folders."""
-    for path in list(entries):
-        for parent in parents(path):
-            if parent not in entries:
-                entries[parent] = base.entries.get(parent) or Entry(parent, "dir", 0o755)
-    return entries.values()
+def _need_parents(entries: dict[str, Entry], base: Manifest, path: str) -> None:
+    """No entry stands without its folders: what the executor did not name is added."""
+    for parent in parents(path):
+        if parent not in entries:
+            before = base.entries.get(parent)
+            entries[parent] = before if before is not None and before.kind == "dir" else Entry(parent, "dir", 0o755)

@@ -51,13 +51,17 @@ def _shape(raw: bytes, *, max_bytes: int, max_depth: int, max_name: int) -> str 
 
 def parents(path: str) -> list[str]:
     """The folders above a path, outermost first: `a/b/c` has `a` and `a/b`."""
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
+    found = []
+    end = path.find("/")
+    while end >= 0:
+        found.append(path[:end])
+        end = path.find("/", end + 1)
+    return found
 
 
 def is_text(path: str) -> bool:
     """Whether every byte of the name is UTF-8; another name is kept in a workspace and shown to nobody."""
-    return not any("\ud800" <= char <= "\udfff" for char in path)
+    return path.isascii() or not any("\ud800" <= char <= "\udfff" for char in path)
 
 
 def sort_key(path: str) -> bytes:
