@@ -38,6 +38,7 @@ class Limits:
     tmp_bytes: int = _limit(512 * MIB, "bytes", "/tmp of a run, which also counts as memory")
     workspace_bytes: int = _limit(1 * GIB, "bytes", "all files of a workspace together")
     workspace_entries: int = _limit(20_000, "entries", "files, folders and links of a workspace")
+    names_bytes: int = _limit(8 * MIB, "bytes", "all paths and targets of links of a workspace together, in UTF-8")
     file_bytes: int = _limit(256 * MIB, "bytes", "one file that a program writes")
     upload_bytes: int = _limit(150 * MIB, "bytes", "one uploaded file")
     batch_files: int = _limit(200, "files", "files of one batch upload")

@@ -217,11 +217,15 @@ def operations() -> Mapping[str, Operation[Any, Any]]:
     return dict(sorted(_REGISTRY.items()))
 
 
-def _without_null(data: object) -> object:
-    if isinstance(data, dict):
-        return {key: _without_null(value) for key, value in data.items() if value is not None}
-    if isinstance(data, list):
-        return [_without_null(value) for value in data]
+_DEEPEST = 16
+"""No input is nested deeper. What lies below stays as it is: no text of a caller's drives our stack."""
+
+
+def _without_null(data: object, depth: int = 0) -> object:
+    if depth < _DEEPEST and isinstance(data, dict):
+        return {key: _without_null(value, depth + 1) for key, value in data.items() if value is not None}
+    if depth < _DEEPEST and isinstance(data, list):
+        return [_without_null(value, depth + 1) for value in data]
     return data
 
 
@@ -276,7 +280,8 @@ def _refuse_unknown(model: type[BaseModel], data: dict[str, Any], prefix: str) -
     known = dict(_members(model))
     for key, value in data.items():
         if key not in known:
-            raise invalid(f"{prefix}{key[:64]}", "is not a member of this input")
+            shown = key[:64].encode("ascii", "backslashreplace").decode("ascii")
+            raise invalid(f"{prefix}{shown}", "is not a member of this input")
         inner = _inner_model(known[key])
         if inner is not None:
             rows = value if isinstance(value, list) else [value]

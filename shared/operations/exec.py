@@ -8,11 +8,12 @@ import os
 from shared.domain.ids import short_id
 from shared.errors import Code, Failure, invalid
 from shared.operations import records
-from shared.operations.base import Call, Route, operation
+from shared.operations.base import Call, Cancel, Route, operation
 from shared.operations.exec_models import RunId, RunInput, RunOutput, RunRecord
 from shared.operations.room import Room
 from shared.operations.run import perform
 from shared.operations.texts import bounded, check_path
+from shared.store.ports import StoreUnavailable
 
 _LOG = logging.getLogger("workroom.run")
 
@@ -38,18 +39,26 @@ def run(room: Room, call: Call, data: RunInput) -> RunOutput:
     `session_id` in a later run to find them again.
     """
     check(room, data)
+    project = call.project
     if call.idempotency_key is None:
-        return perform(room, call.project, data, call.cancel, lambda output: ())
-    begun = records.begin(room, call.project, _key(room, call.idempotency_key), _body(data, "run"))
+        with room.runs.enter():
+            return perform(room, project, data, call.cancel, lambda output: ())
+    begun = records.begin(room, project, _key(room, call.idempotency_key), _body(data, "run"))
     if isinstance(begun, records.Stored):
         return RunOutput.model_validate(begun.result)
-    try:
-        return perform(
-            room, call.project, data, call.cancel, lambda output: [records.finished(room, begun, output.model_dump())]
-        )
-    except BaseException:
-        records.drop(room, begun)
-        raise
+    with records.in_hand(room, begun):
+        try:
+            with room.runs.enter():
+                return perform(
+                    room,
+                    project,
+                    data,
+                    call.cancel,
+                    lambda output: [records.finished(room, begun, output.model_dump())],
+                )
+        except BaseException:
+            records.drop(room, begun)
+            raise
 
 
 @operation("exec.start", status=202, errors=RUN_ERRORS)
@@ -60,22 +69,36 @@ def start(room: Room, call: Call, data: RunInput) -> RunRecord:
     """
     check(room, data)
     project = call.project
-    begun: records.Record | None = None
-    if call.idempotency_key is not None:
-        earlier = records.begin(room, project, _key(room, call.idempotency_key), _body(data, "start"))
-        if isinstance(earlier, records.Stored):
-            return RunRecord.model_validate(earlier.result)
-        begun = earlier
-    record = RunRecord(id=short_id(os.urandom), status="running")
-    try:
-        owned = records.create(room, project, record.id)
-        if begun is not None:
-            room.state.transact([records.finished(room, begun, record.model_dump())])
-    except BaseException:
-        if begun is not None:
+    if call.idempotency_key is None:
+        return _start(room, project, data, None)
+    begun = records.begin(room, project, _key(room, call.idempotency_key), _body(data, "start"))
+    if isinstance(begun, records.Stored):
+        return RunRecord.model_validate(begun.result)
+    with records.in_hand(room, begun):
+        try:
+            return _start(room, project, data, begun)
+        except BaseException:
             records.drop(room, begun)
+            raise
+
+
+def _start(room: Room, project: str, data: RunInput, begun: records.Record | None) -> RunRecord:
+    """Take a place, make the run's record together with the end of its key's record, and hand it over."""
+    record = RunRecord(id=short_id(os.urandom), status="running")
+    room.runs.take()
+    try:
+        also = [] if begun is None else [records.finished(room, begun, record.model_dump())]
+        owned = records.create(room, project, record.id, also)
+    except BaseException:
+        room.runs.leave()
         raise
-    room.background.submit(_in_background, room, call, data, owned)
+    try:
+        room.background.submit(_in_background, room, project, data, owned)
+    except RuntimeError:  # the service is ending
+        room.runs.leave()
+        with records.in_hand(room, owned):
+            failure = Failure(Code.EXECUTOR_UNAVAILABLE)
+            room.state.transact([records.finished(room, owned, failure.body(), "failed")])
     return record
 
 
@@ -91,17 +114,28 @@ def get_run(room: Room, call: Call, data: RunId) -> RunRecord:
     return RunRecord(id=data.run_id, status=state, error=result if state == "failed" else None)
 
 
-def _in_background(room: Room, call: Call, data: RunInput, owned: records.Record) -> None:
-    """Run it and write the record's end, whatever happens: a caller that asks never waits for nothing."""
+def _in_background(room: Room, project: str, data: RunInput, owned: records.Record) -> None:
+    """Run it and write the record's end, whatever happens: a caller that asks never waits for nothing.
+
+    The client that started it is gone by design: nothing but the service's end stops it.
+    """
     try:
-        perform(
-            room, call.project, data, call.cancel, lambda output: [records.finished(room, owned, output.model_dump())]
-        )
-    except Failure as failure:
-        room.state.transact([records.finished(room, owned, failure.body(), "failed")])
+        with records.in_hand(room, owned):
+            try:
+                perform(
+                    room, project, data, Cancel(), lambda output: [records.finished(room, owned, output.model_dump())]
+                )
+            except Failure as failure:
+                room.state.transact([records.finished(room, owned, failure.body(), "failed")])
+            except Exception as error:
+                _LOG.error("background run failed", extra={"kind": type(error).__name__})
+                code = Code.STORE_UNAVAILABLE if isinstance(error, StoreUnavailable) else Code.INTERNAL
+                room.state.transact([records.finished(room, owned, Failure(code).body(), "failed")])
     except Exception as error:
-        _LOG.error("background run failed", extra={"kind": type(error).__name__})
-        room.state.transact([records.finished(room, owned, Failure(Code.INTERNAL).body(), "failed")])
+        # Its end could not be written: the record still says running, but in nobody's hand, which reads as failed.
+        _LOG.error("the end of a background run is lost", extra={"kind": type(error).__name__})
+    finally:
+        room.runs.leave()
 
 
 def check(room: Room, data: RunInput) -> None:

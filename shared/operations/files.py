@@ -196,6 +196,7 @@ def write_file(room: Room, call: Call, data: WriteInput) -> UploadOutput:
             session_id=data.session_id,
             read_only=data.read_only,
             files=[Incoming(data.name, stage)],
+            field="name",
         )
 
 
@@ -237,6 +238,9 @@ def _decoded(data: WriteInput) -> bytes:
     if data.encoding == "utf-8":
         return data.content.encode("utf-8")
     try:
-        return base64.b64decode(data.content, validate=True)
+        raw = base64.b64decode(data.content, validate=True)
     except (binascii.Error, ValueError):
         raise invalid("content", "must be standard Base64") from None
+    if base64.b64encode(raw).decode("ascii") != data.content:
+        raise invalid("content", "must be standard Base64 in its canonical form")
+    return raw

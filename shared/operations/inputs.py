@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from shared.domain.ids import file_id
-from shared.domain.manifest import Entry, Manifest
+from shared.domain.ids import file_id, is_short_id
+from shared.domain.manifest import Draft, Entry, Manifest
 from shared.errors import Code, Failure
 from shared.operations.room import Room
-from shared.operations.workspace import Opened, find, manifest_of, new_key, put_object
+from shared.operations.workspace import Opened, excess, find, manifest_of, new_key, put_object
+from shared.store.ports import ObjectMissing
 
 
 class Reference(Protocol):
@@ -51,37 +52,58 @@ class Inputs:
 
 def locate(room: Room, session: str, manifest: Manifest, file: str) -> Entry | None:
     """A file of a session by its id, else by its relative path (exec.md A8.2)."""
-    for entry in manifest:
-        if entry.listed and file_id(room.secret, session, entry.path) == file:
-            return entry
+    if is_short_id(file):
+        for entry in manifest:
+            if entry.listed and file_id(room.secret, session, entry.path) == file:
+                return entry
     return manifest.file(file)
 
 
+class _Home:
+    """A session that references name, looked up once; its ids are computed once, when the first is asked for."""
+
+    def __init__(self, room: Room, project: str, session: str) -> None:
+        self._room = room
+        self._ids: dict[str, Entry] | None = None
+        self.opened = find(room, project, session)
+        self._manifest = Manifest() if self.opened is None else manifest_of(room, self.opened.head)
+
+    def locate(self, file: str) -> Entry | None:
+        """As `locate`."""
+        if self.opened is not None and is_short_id(file):
+            if self._ids is None:
+                secret, session = self._room.secret, self.opened.session
+                self._ids = {file_id(secret, session, entry.path): entry for entry in self._manifest.listed}
+            if file in self._ids:
+                return self._ids[file]
+        return self._manifest.file(file)
+
+
 def resolve(room: Room, project: str, references: Sequence[Reference]) -> Inputs:
-    """Look every reference up. An unknown, foreign, expired or missing one gets one and the same line."""
-    homes: dict[str, tuple[Opened, Manifest] | None] = {}
+    """Look every reference up. An unknown, foreign, expired or missing one gets one and the same line.
+
+    A reference whose name a later one takes is as if it had not been sent, also for the choice of the session: so
+    the file that loses stays as it is in its own session.
+    """
+    homes: dict[str, _Home] = {}
     notes: list[str] = []
     by_path: dict[str, Input] = {}
-    order: list[Input] = []
     for reference in references:
-        if reference.session not in homes:
-            opened = find(room, project, reference.session)
-            homes[reference.session] = None if opened is None else (opened, manifest_of(room, opened.head))
-        home = homes[reference.session]
-        entry = None if home is None else locate(room, reference.session, home[1], reference.id)
-        if home is None or entry is None:
+        home = homes.get(reference.session)
+        if home is None:
+            home = homes[reference.session] = _Home(room, project, reference.session)
+        entry = home.locate(reference.id)
+        if home.opened is None or entry is None:
             notes.append(f"workroom: input file {shown(reference.name or reference.id)} is not available")
             continue
         path = reference.name or entry.path
-        found = Input(
-            home[0], entry, path, f"copy:{reference.session}/{file_id(room.secret, reference.session, entry.path)}"
-        )
-        if path in by_path:
+        origin = f"copy:{reference.session}/{file_id(room.secret, reference.session, entry.path)}"
+        before = by_path.pop(path, None)
+        if before is not None and before.origin != origin:
             notes.append(f"workroom: input file {shown(path)} was named twice; the last one is used")
-        by_path[path] = found
-        order.append(found)
-    live = tuple(found for found in order if by_path[found.path] is found)
-    return Inputs(live, tuple(notes), order[0].home.session if order else None)
+        by_path[path] = Input(home.opened, entry, path, origin)
+    live = tuple(by_path.values())
+    return Inputs(live, tuple(notes), live[0].home.session if live else None)
 
 
 def shown(name: str) -> str:
@@ -100,28 +122,38 @@ def bring(room: Room, opened: Opened, base: Manifest, inputs: Inputs) -> tuple[M
     A path is taken when it is absent, or unchanged since it was copied from the same reference. Small files share one
     new object. Returns the version to run on, and lines for stderr. Errors: 400 above the workspace's limits.
     """
+    if not inputs.live:
+        return base, []
     notes: list[str] = []
     wanted: list[Input] = []
-    for found in inputs.live:
+    draft = Draft(base)
+    for reference in inputs.live:
+        found = reference
+        if found.home.session == opened.session:
+            # A run that went before while this one waited for the lock may have changed or removed it.
+            present = base.file(found.entry.path)
+            if present is None:
+                notes.append(f"workroom: input file {shown(found.path)} is not available")
+                continue
+            found = replace(found, entry=present)
         there = base.entries.get(found.path)
-        if found.home.session == opened.session and found.path == found.entry.path:
-            continue
-        if there is not None and there.sha256 == found.entry.sha256 and there.kind == "file":
+        if there is not None and there.kind == "file" and there.sha256 == found.entry.sha256:
             continue
         if there is not None and there.origin != found.origin:
             notes.append(f"workroom: input file {shown(found.path)} was not copied: another file has that name")
-        elif base.obstacle(found.path) is not None:
-            notes.append(f"workroom: input file {shown(found.path)} was not copied: it {base.obstacle(found.path)}")
+        elif (why := draft.obstacle(found.path)) is not None:
+            notes.append(f"workroom: input file {shown(found.path)} was not copied: it {why}")
         else:
+            draft.put(found.entry._replace(path=found.path))
             wanted.append(found)
     if not wanted:
         return base, notes
-    replaced = sum(base.entries[found.path].size for found in wanted if found.path in base.entries)
-    if base.size - replaced + sum(found.entry.size for found in wanted) > room.limits.workspace_bytes:
-        raise Failure(
-            Code.INVALID_REQUEST, f"`files` would fill the workspace above {room.limits.workspace_bytes} bytes"
-        )
-    return base.with_files(_copied(room, opened, wanted)), notes
+    above = excess(room.limits, entries=len(draft), size=draft.size, names=draft.names)
+    if above is not None:
+        raise Failure(Code.INVALID_REQUEST, f"`files` would fill the workspace above {above}")
+    for entry in _copied(room, opened, wanted):
+        draft.put(entry)
+    return draft.done(), notes
 
 
 def _copied(room: Room, opened: Opened, wanted: Sequence[Input]) -> Iterator[Entry]:
@@ -129,29 +161,39 @@ def _copied(room: Room, opened: Opened, wanted: Sequence[Input]) -> Iterator[Ent
     pack = bytearray()
     small: list[Entry] = []
     for found in wanted:
-        new = replace(found.entry, path=found.path, stored_ms=now, origin=found.origin, blob="", offset=0)
+        new = found.entry._replace(path=found.path, stored_ms=now, origin=found.origin, blob="", offset=0)
         if new.size == 0:
             yield new
         elif new.size <= room.limits.small_file_bytes:
-            small.append(replace(new, offset=len(pack)))
+            small.append(new._replace(offset=len(pack)))
             pack += verified(room, found.entry)
         else:
             key = new_key(opened)
             with room.objects.stage() as stage:
-                for piece in room.objects.read(found.entry.blob, found.entry.offset, found.entry.size):
+                for piece in _bytes_of(room, found.entry):
                     stage.write(piece)
                 if stage.sha256 != found.entry.sha256:
                     raise Failure(Code.STORE_UNAVAILABLE)
                 stage.commit(key)
-            yield replace(new, blob=key)
+            yield new._replace(blob=key)
     if small:
         key = put_object(room, opened, bytes(pack))
-        yield from (replace(entry, blob=key) for entry in small)
+        yield from (entry._replace(blob=key) for entry in small)
+
+
+def _bytes_of(room: Room, entry: Entry) -> Iterator[bytes]:
+    """A file's bytes, unchecked. Errors: 503 where the store does not have them."""
+    if entry.size == 0:
+        return iter(())
+    try:
+        return room.objects.read(entry.blob, entry.offset, entry.size)
+    except ObjectMissing as error:
+        raise Failure(Code.STORE_UNAVAILABLE) from error
 
 
 def verified(room: Room, entry: Entry) -> bytes:
     """A small file's bytes, checked against its digest. Errors: 503 when the store does not have them."""
-    data = b"".join(room.objects.read(entry.blob, entry.offset, entry.size)) if entry.size else b""
+    data = b"".join(_bytes_of(room, entry))
     if hashlib.sha256(data).hexdigest() != entry.sha256:
         raise Failure(Code.STORE_UNAVAILABLE)
     return data

@@ -2,23 +2,36 @@
 
 An expired session goes in an order that a crash may cut anywhere: a tombstone in the head, by compare and swap, so
 that a commit in flight loses; the objects; the partition; its index row, by which the next sweep finds it again. An
-object goes when no manifest names it and it is older than the longest run: no commit in flight can name it any more.
+object goes when no manifest names it and it is older than the longest run (`workspace.grace_ms`): no commit in flight
+can name it any more. Where it cannot be told what is named, everything stays.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 from shared.domain import session as rules
 from shared.domain.session import Head
 from shared.operations import names, workspace
 from shared.operations.room import Room
-from shared.store.ports import Conflict, DeleteIf, Item, ObjectInfo, PutIf
+from shared.store.ports import Conflict, DeleteIf, Item, ObjectInfo, PutIf, StoreUnavailable
 
 _LOG = logging.getLogger("workroom.janitor")
-_SLACK_MS = 60_000
+
+
+_STAGED_S = 86_400.0
+"""Seconds after which nobody writes to a temporary file any more: far above the longest upload."""
+
+
+@runtime_checkable
+class Staging(Protocol):
+    """An object store that keeps bytes on their way in as files of its own: a crash leaves some behind."""
+
+    def sweep_staging(self, older_than_seconds: float) -> int:
+        """Remove those that nobody has written to for that long; how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +53,8 @@ def sweep(room: Room) -> Swept:
             _remove_stale_hint(room, project, row)
     records = room.state.sweep(room.clock() // 1000)
     objects = _remove_orphans(room)
+    if isinstance(room.objects, Staging):
+        room.objects.sweep_staging(_STAGED_S)
     _LOG.info("swept", extra={"sessions": sessions, "objects": objects, "records": records})
     return Swept(sessions, objects, records)
 
@@ -90,17 +105,17 @@ def _delete(room: Room, row: Item) -> int:
 
 def _remove_orphans(room: Room) -> int:
     """Remove old objects that nothing names; how many. One owner's objects lie together in key order."""
-    limits = room.limits
-    longest = limits.run_ms_max + limits.lock_wait_ms + limits.grant_ms + limits.lease_ms + _SLACK_MS
+    grace = workspace.grace_ms(room)
     removed = 0
-    owner, named = "", set[str]()
+    owner = ""
+    named: Container[str] | None = None
     for info in _objects(room):
-        if room.clock() - info.modified * 1000 < longest:
+        if room.clock() - info.modified * 1000 < grace:
             continue
         mine = info.key.rpartition("/")[0]
         if mine != owner:
             owner, named = mine, _named(room, mine)
-        if info.key not in named:
+        if named is not None and info.key not in named:
             room.objects.delete(info.key)
             removed += 1
     return removed
@@ -113,11 +128,20 @@ def _objects(room: Room) -> Iterator[ObjectInfo]:
         after = page[-1].key
 
 
-def _named(room: Room, owner: str) -> set[str]:
-    """The keys that an owner's item names: a session's manifest and its bytes, or a record's result."""
+def _named(room: Room, owner: str) -> Container[str] | None:
+    """The keys that an owner's item names: a session's manifest and its bytes, or a record's result. None: unknown.
+
+    A head whose manifest cannot be read keeps all its objects, and keeps no other owner's.
+    """
     head = room.state.get(owner, names.HEAD)
     if head is not None:
         read = Head.of(head.attributes)
-        return workspace.manifest_of(room, read).blobs | {read.pointer}
+        if read.gone:
+            return ()
+        try:
+            return workspace.manifest_of(room, read).blobs | {read.pointer}
+        except StoreUnavailable:
+            _LOG.error("a manifest cannot be read; its session's objects are kept")
+            return None
     record = room.state.get(owner, names.RECORD)
-    return {record.attributes.get("pointer", "")} if record is not None else set()
+    return {record.attributes.get("pointer", "")} if record is not None else ()

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from shared.domain.session import Fenced
+
+_LOG = logging.getLogger("workroom.lease")
 
 
 class Heart:
     """Calls each registered `beat` every `pause` seconds until it is unregistered.
 
-    The thread starts with the first lease and ends when none has been held for a pause. A beat that raises has lost
-    its lease: it is dropped, and the fence refuses the commit later.
+    The thread starts with the first lease and ends when none has been held for a pause. A beat that raises Fenced has
+    lost its lease and is dropped; after any other error it is tried again, since the lease outlasts two pauses.
     """
 
     def __init__(self, pause: float) -> None:
@@ -46,6 +51,8 @@ class Heart:
             for token, beat in beats:
                 try:
                     beat()
-                except Exception:  # whatever it was, the lease is not renewed and the fence decides
+                except Fenced:
                     with self._wake:
                         self._beats.pop(token, None)
+                except Exception as error:
+                    _LOG.warning("a lease was not renewed", extra={"kind": type(error).__name__})

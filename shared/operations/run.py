@@ -6,12 +6,12 @@ Either the whole next version of the workspace is committed together with the ru
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 from shared.domain import session as rules
-from shared.domain.ids import file_id, short_id
+from shared.domain.ids import short_id
 from shared.domain.manifest import Entry, Manifest
 from shared.domain.merge import Merged, merge
 from shared.errors import Code, Failure
@@ -20,72 +20,95 @@ from shared.executor.judge import BrokenAnswer, judge
 from shared.executor.port import ExecutorFailed
 from shared.operations import names, workspace
 from shared.operations.base import Cancel
-from shared.operations.exec_models import OutputFile, RunInput, RunOutput
-from shared.operations.inputs import Inputs, bring, resolve, shown
+from shared.operations.exec_models import RunInput, RunOutput
+from shared.operations.inputs import Inputs, bring, resolve
 from shared.operations.room import Room
+from shared.operations.run_answer import run_output
 from shared.operations.workspace import Opened
-from shared.store.ports import Action, Conflict, PutIf, PutNew
+from shared.store.ports import Action, Conflict, Item, PutIf, PutNew
 
 _FAILED = {
     "unavailable": Code.EXECUTOR_UNAVAILABLE,
     "broken": Code.EXECUTOR_BROKEN,
     "timeout": Code.EXECUTOR_TIMEOUT,
 }
-_MANY = 20
 
 
 def perform(
     room: Room, project: str, data: RunInput, cancel: Cancel, closing: Callable[[RunOutput], Sequence[Action]]
 ) -> RunOutput:
-    """Run a program and commit what it left.
+    """Run a program and commit what it left. Whoever calls holds a place in `room.runs`.
 
     `closing` gives the actions that belong into the committing transaction, such as finishing the run's record.
-    Errors: 400, 404, 409, 429, 499, 502, 503, 504; after each of them nothing of the run is kept.
+    Errors: 400, 404, 409, 499, 502, 503, 504; after each of them nothing of the run is kept.
     """
-    with room.runs.enter():
-        inputs = resolve(room, project, data.files)
-        opened = _begin(room, project, data, inputs)
-        with _held(room, opened):
-            stored = workspace.manifest_of(room, opened.head)
-            base, notes = bring(room, opened, stored, inputs)
-            answer = _execute(room, _request(room, opened, data, base), cancel)
-            merged = merge(base, _kept_bytes(room, opened, answer), answer.deleted)
-            output = _output(room, opened, answer, merged, [*inputs.notes, *notes])
-            _commit(room, opened, None if merged.manifest == stored else merged.manifest, closing(output))
-            return output
+    inputs = resolve(room, project, data.files)
+    opened, made = _begin(room, project, data, inputs, cancel)
+    with _held(room, opened, made):
+        begun = room.clock()
+        stored = workspace.manifest_of(room, opened.head)
+        # What is no file, folder, link or pipe lasts to the end of its run only: it cannot be made again.
+        base, notes = bring(room, opened, stored.without_kind("other"), inputs)
+        answer = _execute(room, _request(room, opened, data, base), cancel)
+        merged = merge(base, _kept_bytes(room, opened, answer), answer.deleted)
+        merged, more = _within(room, base, merged)
+        output = run_output(room, opened.session, answer, merged, [*inputs.notes, *notes], more)
+        also = closing(output)
+        if room.clock() - begun > workspace.grace_ms(room):
+            # It waited so long for an executor that the janitor may take what it stored at its begin.
+            raise Failure(Code.EXECUTOR_TIMEOUT)
+        _commit(room, opened, None if merged.manifest == stored else merged.manifest, also)
+        return output
 
 
-def _begin(room: Room, project: str, data: RunInput, inputs: Inputs) -> Opened:
-    """Choose the session (exec.md A8.3) and lock it. A new one is stored only by the commit: nobody knows its id."""
+def _begin(room: Room, project: str, data: RunInput, inputs: Inputs, cancel: Cancel) -> tuple[Opened, Sequence[Item]]:
+    """Choose the session (exec.md A8.3) and lock it; with the rows that were made for it, if it is a new one.
+
+    A new one without a hint is stored only by the commit: nobody knows its id.
+    """
+
+    def gone() -> bool:
+        return cancel.requested
+
     if data.session_id is not None:
-        return workspace.lock(room, project, data.session_id)
+        return workspace.lock(room, project, data.session_id, gone), ()
     if data.runtime_session_hint is not None:
-        return _hinted(room, project, data.user_id or "", data.runtime_session_hint)
+        return _hinted(room, project, data.user_id or "", data.runtime_session_hint, gone)
     if inputs.home is not None:
-        return workspace.lock(room, project, inputs.home)
-    return workspace.fresh(room, project)
+        return workspace.lock(room, project, inputs.home, gone), ()
+    return workspace.fresh(room, project), ()
 
 
-def _hinted(room: Room, project: str, user: str, hint: str) -> Opened:
-    """The session that a hint points at, made at once when there is none: another run may ask for it meanwhile."""
+def _hinted(room: Room, project: str, user: str, hint: str, gone: Callable[[], bool]) -> tuple[Opened, Sequence[Item]]:
+    """The session that a hint points at, made and locked at once when there is none: another run may ask for it."""
     partition, sort = names.project(project), names.hint_row(user, hint)
     while True:
         item = room.state.get(partition, sort)
-        if item is not None and workspace.find(room, project, item.attributes["session"]) is not None:
-            return workspace.lock(room, project, item.attributes["session"])
+        if item is not None:
+            try:
+                return workspace.lock(room, project, item.attributes["session"], gone), ()
+            except Failure as failure:
+                if failure.code is not Code.NOT_FOUND:
+                    raise
         new = workspace.fresh(room, project)
+        head = rules.acquire(new.head, room.owner, room.clock(), room.limits.lease_ms)
+        assert head is not None  # a head without a lock can be locked
         row = {"session": new.session, "created": room.clock()}
         point: Action = PutNew(partition, sort, row) if item is None else PutIf(partition, sort, item.version, row)
         try:
-            room.state.transact([*workspace.creation(new, new.head), point])
+            version, index, pointing = room.state.transact([*workspace.creation(new, head), point])
         except Conflict:
             continue
-        return workspace.lock(room, project, new.session)
+        rows = (
+            Item(partition, names.session_row(new.session), index, {}),
+            Item(partition, sort, pointing, row),
+        )
+        return Opened(project, new.session, version, head), rows
 
 
 @contextmanager
-def _held(room: Room, opened: Opened) -> Iterator[None]:
-    """Hold the lock: renew it meanwhile, and release it when the block did not commit."""
+def _held(room: Room, opened: Opened, made: Sequence[Item]) -> Iterator[None]:
+    """Hold the lock: renew it meanwhile. When the block did not commit, release it, or undo what was made for it."""
     if opened.version == 0:
         yield
         return
@@ -93,8 +116,25 @@ def _held(room: Room, opened: Opened) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            workspace.release(room, opened)
+            if made:
+                workspace.abandon(room, opened, made)
+            else:
+                workspace.release(room, opened)
             raise
+
+
+def _within(room: Room, base: Manifest, merged: Merged) -> tuple[Merged, list[str]]:
+    """What was merged, if it is within the limits of a workspace; else nothing of it, and a line that says so.
+
+    A sound executor stops a program at the limits; names and read-only files that were put back come on top.
+    """
+    new = merged.manifest
+    if new is base:
+        return merged, []
+    above = workspace.excess(room.limits, entries=len(new), size=new.size, names=new.names)
+    if above is None or (len(new) <= len(base) and new.size <= base.size and new.names <= base.names):
+        return merged, []
+    return Merged(base), [f"workroom: no change was kept: the workspace would hold more than {above}"]
 
 
 def _commit(room: Room, opened: Opened, manifest: Manifest | None, also: Sequence[Action]) -> None:
@@ -120,16 +160,25 @@ def _request(room: Room, opened: Opened, data: RunInput, base: Manifest) -> wire
             wall_ms=data.timeout or limits.run_ms,
             **{name: getattr(limits, name) for name in wire.RunLimits.__slots__ if name != "wall_ms"},
         ),
-        manifest=tuple(wire.Entry(**{name: getattr(entry, name) for name in wire.Entry.__slots__}) for entry in base),
+        manifest=tuple(_sent(entry) for entry in base),
         reads=dict.fromkeys(base.blobs, ""),
         writes=tuple((workspace.new_key(opened), "") for _ in range(limits.write_grants)),
         repack=len(packs) > limits.packs,
     )
 
 
+def _sent(entry: Entry) -> wire.Entry:
+    return wire.Entry(
+        entry.path, cast("wire.Kind", entry.kind), entry.mode, entry.size, entry.mtime_ns,
+        entry.sha256, entry.target, entry.blob, entry.offset, entry.read_only,
+    )  # fmt: skip
+
+
 def _execute(room: Room, request: wire.RunRequest, cancel: Cancel) -> wire.RunAnswer:
     """Run it once, never again, and judge the answer."""
     cancel.bind(lambda: room.executor.cancel(request.run_id))
+    if cancel.requested:
+        raise Failure(Code.CANCELLED)
     try:
         answer = room.executor.run(request)
         judge(answer, request, lambda key: info.size if (info := room.objects.head(key)) else None)
@@ -144,106 +193,22 @@ def _execute(room: Room, request: wire.RunRequest, cancel: Cancel) -> wire.RunAn
 
 def _kept_bytes(room: Room, opened: Opened, answer: wire.RunAnswer) -> list[Entry]:
     """The changed entries, their bytes stored: the inline pack becomes one object."""
-    pack = workspace.put_object(room, opened, answer.pack) if answer.pack else ""
+    inline = any(entry.kind == "file" and entry.size and not entry.blob for entry in answer.changes)
+    pack = workspace.put_object(room, opened, answer.pack) if inline else ""
     now = room.clock()
     return [
         Entry(
-            **{name: getattr(entry, name) for name in wire.Entry.__slots__}
-            | {
-                "blob": (entry.blob or pack) if entry.kind == "file" and entry.size else "",
-                "stored_ms": now,
-                "origin": "run",
-                "read_only": False,
-            }
+            entry.path,
+            entry.kind,
+            entry.mode,
+            entry.size,
+            entry.mtime_ns,
+            entry.sha256,
+            entry.target,
+            blob=(entry.blob or pack) if entry.size else "",
+            offset=entry.offset if entry.size else 0,
+            stored_ms=now,
+            origin="run",
         )
         for entry in answer.changes
     ]
-
-
-def _output(room: Room, opened: Opened, answer: wire.RunAnswer, merged: Merged, notes: list[str]) -> RunOutput:
-    message = _message(answer)
-    after = [f"workroom: {shown(path)} was not kept: {why}" for path, why in answer.lost]
-    after += [f"workroom: {shown(entry.path)} is read-only: the change was not kept" for entry in merged.kept]
-    after += [f"workroom: {shown(path)} was not kept: a read-only file is in its place" for path in merged.dropped]
-    if len(after) > _MANY:
-        after[_MANY:] = [f"workroom: and {len(after) - _MANY} more"]
-    return RunOutput(
-        session_id=opened.session,
-        stdout=answer.stdout,
-        stderr=_lines(notes) + _joined(answer.stderr, after),
-        files=sorted(
-            [
-                *(_file(room, opened, entry, None) for entry in merged.written),
-                *(_file(room, opened, entry, True) for entry in merged.kept),
-            ],
-            key=lambda row: row.name.encode(),
-        ),
-        deleted_files=list(merged.deleted),
-        code=answer.code,
-        signal=_signal_name(answer.signal),
-        status=_status(answer),
-        message=message,
-        wall_time=answer.wall_ms,
-    )
-
-
-def _file(room: Room, opened: Opened, entry: Entry, inherited: bool | None) -> OutputFile:
-    return OutputFile(
-        id=file_id(room.secret, opened.session, entry.path),
-        name=entry.path,
-        path=entry.path,
-        storage_session_id=opened.session,
-        session_id=opened.session,
-        size=entry.size,
-        inherited=inherited,
-    )
-
-
-def _lines(lines: Sequence[str]) -> str:
-    return "".join(line + "\n" for line in lines)
-
-
-def _joined(text: str, lines: Sequence[str]) -> str:
-    """Lines of ours behind the program's text, on lines of their own."""
-    if lines and text and not text.endswith("\n"):
-        text += "\n"
-    return text + _lines(lines)
-
-
-def _status(answer: wire.RunAnswer) -> str | None:
-    if answer.stdout_cut or answer.reason == "output":
-        return "OL"
-    if answer.reason == "time":
-        return "TO"
-    if answer.signal is not None or answer.reason is not None:
-        return "SG"
-    return None
-
-
-_MESSAGES = {
-    "time": "The program ran out of time.",
-    "memory": "The program was killed: out of memory.",
-    "output": "The program was stopped: too much output.",
-    "workspace_bytes": "The program was stopped: the workspace is too large.",
-    "workspace_entries": "The program was stopped: the workspace has too many entries.",
-    "processes": "The program was stopped: too many processes.",
-    "file_bytes": "The program was stopped: a file is too large.",
-    "cpu": "The program was stopped: too much processor time.",
-}
-
-
-def _message(answer: wire.RunAnswer) -> str | None:
-    if answer.reason is not None:
-        return _MESSAGES[answer.reason]
-    if answer.signal is not None:
-        return f"The program was ended by {_signal_name(answer.signal)}."
-    return None
-
-
-def _signal_name(number: int | None) -> str | None:
-    if number is None:
-        return None
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"SIG{number}"

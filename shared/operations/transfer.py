@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from shared.domain.ids import file_id
-from shared.domain.manifest import Entry, Manifest
+from shared.domain.manifest import Draft, Entry, Manifest
 from shared.errors import Code, Failure, invalid
 from shared.limits import Limits
 from shared.operations import workspace
@@ -19,7 +19,7 @@ from shared.operations.media import content_type
 from shared.operations.room import Room
 from shared.operations.texts import check_path
 from shared.operations.workspace import Opened
-from shared.store.ports import DigestMismatch, Stage
+from shared.store.ports import Action, DigestMismatch, Stage
 
 
 class UploadedFile(Sparse):
@@ -96,34 +96,75 @@ def upload(
     files: Sequence[Incoming],
     batch: bool = False,
     refused: Sequence[tuple[str, str]] = (),
+    field: str = "filename",
 ) -> UploadOutput:
     """Store files in a session, all in one version. `session_id` None opens a new session.
 
-    `refused` are (name, why) of files of a `batch` that the door turned away. A file of the same name is replaced; of
-    two with one name the last wins. Errors: 400 where a folder or a limit of the workspace is in the way; 404; 409.
+    `refused` are (name, why) of files of a `batch` that the door turned away; those that a folder is in the way of join
+    them. A file of the same name is replaced; of two with one name the last wins. `field` is the member that a refusal
+    names. Errors: 400 where nothing is left to store, or a folder or a limit of the workspace is in the way; 404; 409.
     """
     project = admitted(call).project
     if not files:
         raise Failure(Code.INVALID_REQUEST, _why_none(refused))
     opened = workspace.fresh(room, project) if session_id is None else workspace.need(room, project, session_id)
     now = room.clock()
-    _fits(room, workspace.manifest_of(room, opened.head), [_entry(one, "", now, read_only) for one in files])
+    plan = Joining([_entry(one, "", now, read_only) for one in files], field=field, partial=batch)
+    plan.onto(room, workspace.manifest_of(room, opened.head))
     stored: list[Entry] = []
     for one in files:
         key = workspace.new_key(opened) if one.stage.size else ""
         if key:
             one.stage.commit(key)
         stored.append(_entry(one, key, now, read_only))
-    join(room, opened, stored)
-    return output(room, opened.session, stored, batch=batch, refused=refused)
+    plan = Joining(stored, field=field, partial=batch)
+    join(room, opened, plan)
+    return output(room, opened.session, plan.joined, batch=batch, refused=[*refused, *plan.refused])
 
 
-def join(room: Room, opened: Opened, stored: Sequence[Entry]) -> None:
-    """Commit stored files to a session: a new one with its first version, another by its next."""
+class Joining:
+    """Files on their way into a session. Where they are `partial`, one that is in the way is refused alone.
+
+    After `onto`, `joined` are the files that went in and `refused` the (name, why) of the others.
+    """
+
+    def __init__(self, files: Sequence[Entry], *, field: str, partial: bool = False) -> None:
+        self._files = files
+        self._field = field
+        self._partial = partial
+        self.joined: list[Entry] = []
+        self.refused: list[tuple[str, str]] = []
+
+    def onto(self, room: Room, manifest: Manifest) -> Manifest:
+        """The version with the files in it. Errors: 400 naming what is in the way."""
+        draft = Draft(manifest)
+        self.joined, self.refused = [], []
+        for entry in self._files:
+            obstacle = draft.obstacle(entry.path)
+            if obstacle is None:
+                draft.put(entry)
+                self.joined.append(entry)
+            elif self._partial:
+                self.refused.append((entry.path, f"`{self._field}` {obstacle}"))
+            else:
+                raise invalid(self._field, obstacle)
+        if not self.joined:
+            raise Failure(Code.INVALID_REQUEST, _why_none(self.refused))
+        above = workspace.excess(room.limits, entries=len(draft), size=draft.size, names=draft.names)
+        if above is not None:
+            raise Failure(Code.INVALID_REQUEST, f"`file` would fill the workspace above {above}")
+        return draft.done()
+
+
+def join(room: Room, opened: Opened, files: Joining, also: Sequence[Action] = ()) -> None:
+    """Commit stored files to a session, in one transaction with `also`: a new one's first version, or the next.
+
+    Errors: 400; 404; 409 busy; Conflict, when one of `also` lost or the new session is there already.
+    """
     if opened.version == 0:
-        workspace.commit_run(room, opened, _fits(room, Manifest(), stored))
+        workspace.commit_run(room, opened, files.onto(room, Manifest()), also)
     else:
-        workspace.change(room, opened.project, opened.session, lambda _, manifest: _fits(room, manifest, stored))
+        workspace.change(room, opened.project, opened.session, lambda _, manifest: files.onto(room, manifest), also)
 
 
 def output(
@@ -182,21 +223,3 @@ def _entry(one: Incoming, key: str, now: int, read_only: bool) -> Entry:
         stored_ms=now,
         origin="upload",
     )
-
-
-def _fits(room: Room, manifest: Manifest, files: Sequence[Entry]) -> Manifest:
-    """The version with the files in it, or 400 naming what is in the way."""
-    for entry in files:
-        obstacle = manifest.obstacle(entry.path)
-        if obstacle is not None:
-            raise invalid("filename", obstacle)
-        manifest = manifest.with_files([entry])
-    if manifest.size > room.limits.workspace_bytes:
-        raise Failure(
-            Code.INVALID_REQUEST, f"`file` would fill the workspace above {room.limits.workspace_bytes} bytes"
-        )
-    if len(manifest) > room.limits.workspace_entries:
-        raise Failure(
-            Code.INVALID_REQUEST, f"`file` would fill the workspace above {room.limits.workspace_entries} entries"
-        )
-    return manifest

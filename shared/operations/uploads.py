@@ -2,13 +2,17 @@
 
 client   uploads.create(name, size, sha256) → grant     nothing of the session exists or changes yet
 client   PUT bytes to the grant                          one immutable object, once
-client   uploads.complete(id) → the file is in the session; repeating it gives the same answer
+client   uploads.complete(id)                            [the session's next version + the record's "done"]
+repeat   uploads.complete(id)                            the same answer; nothing changes
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import Field
 
@@ -19,7 +23,7 @@ from shared.operations import names, workspace
 from shared.operations.base import Call, Model, Route, operation
 from shared.operations.room import Room
 from shared.operations.texts import bounded, check_path
-from shared.operations.transfer import UploadOutput, join, output
+from shared.operations.transfer import Joining, UploadOutput, join, output
 from shared.store.ports import Conflict, Item, PutIf, PutNew
 
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -106,17 +110,19 @@ def complete_upload(room: Room, call: Call, data: UploadId) -> UploadOutput:
     project = call.project
     item = _record(room, project, data.upload_id)
     row = item.attributes
-    entry = _stored(room, row)
+    entry = _entry(room, row)
     if not row["done"]:
-        if row["new"] and workspace.find(room, project, row["session"]) is None:
+        _arrived(room, row)
+        opened = workspace.find(room, project, row["session"])
+        if opened is None and row["new"]:
             opened = workspace.fresh(room, project, row["session"])
-        else:
-            opened = workspace.need(room, project, row["session"])
-        try:
-            join(room, opened, [entry])
-        except Conflict:  # the same completion made the new session meanwhile
-            workspace.need(room, project, row["session"])
-        _done(room, item)
+        if opened is None:
+            raise Failure(Code.NOT_FOUND, "No such session.")
+        over = (row["created"] + room.limits.record_ms) // 1000 + 1
+        done = PutIf(item.partition, item.sort, item.version, {**row, "done": True}, over)
+        # A lost condition means that another call completed this upload meanwhile: once is enough.
+        with contextlib.suppress(Conflict):
+            join(room, opened, Joining([entry], field="name"), [done])
     return output(room, row["session"], [entry])
 
 
@@ -127,32 +133,29 @@ def _record(room: Room, project: str, upload_id: str) -> Item:
     return item
 
 
-def _stored(room: Room, row: dict[str, object]) -> Entry:
-    """The entry of the bytes that arrived. Errors: 400 while they have not."""
-    key, size = str(row["key"]), int(str(row["size"]))
-    info = room.objects.head(key)
-    if info is None or info.size != size:
+def _arrived(room: Room, row: Mapping[str, Any]) -> None:
+    """Require the bytes. Errors: 400 while they are not there, or after they lay unclaimed for a grant's life.
+
+    The janitor may take what nothing names, so only bytes are joined that are far from that age.
+    """
+    info = room.objects.head(row["key"])
+    if info is None or info.size != row["size"]:
         raise Failure(Code.INVALID_REQUEST, "The bytes of this upload have not arrived.")
+    if room.clock() - info.modified * 1000 > room.limits.grant_ms:
+        raise Failure(Code.INVALID_REQUEST, "The bytes of this upload arrived too long ago; upload them anew.")
+
+
+def _entry(room: Room, row: Mapping[str, Any]) -> Entry:
     now = room.clock()
-    read_only = bool(row["read_only"])
     return Entry(
-        str(row["name"]),
+        row["name"],
         "file",
-        0o444 if read_only else 0o644,
-        size=size,
+        0o444 if row["read_only"] else 0o644,
+        size=row["size"],
         mtime_ns=now * 1_000_000,
-        sha256=str(row["sha256"]),
-        blob=key if size else "",
-        read_only=read_only,
+        sha256=row["sha256"],
+        blob=row["key"] if row["size"] else "",
+        read_only=row["read_only"],
         stored_ms=now,
         origin="upload",
     )
-
-
-def _done(room: Room, item: Item) -> None:
-    """Mark the record; a mark that loses to another completion's is as good."""
-    over = (item.attributes["created"] + room.limits.record_ms) // 1000 + 1
-    try:
-        room.state.transact([PutIf(item.partition, item.sort, item.version, {**item.attributes, "done": True}, over)])
-    except Conflict:
-        return

@@ -18,11 +18,15 @@ from shared.domain.ids import is_short_id, short_id
 from shared.domain.manifest import BadManifest, Manifest
 from shared.domain.session import Head
 from shared.errors import Code, Failure
+from shared.limits import Limits
 from shared.operations import names
 from shared.operations.room import Room
-from shared.store.ports import Action, Conflict, Item, ObjectMissing, PutIf, PutNew, StoreUnavailable
+from shared.store.ports import Action, Conflict, DeleteIf, Item, ObjectMissing, PutIf, PutNew, StoreUnavailable
 
 _POLL_S = (0.005, 0.02)
+_SLOWER = 0.1
+_SLOWEST_S = 0.1
+_SLACK_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +80,19 @@ def creation(opened: Opened, head: Head) -> list[Action]:
 
 
 def manifest_of(room: Room, head: Head) -> Manifest:
-    """The manifest that a head is at."""
-    try:
-        if head.inline:
-            return Manifest.decode(base64.b64decode(head.inline))
-        if head.pointer:
-            return Manifest.decode(b"".join(room.objects.read(head.pointer)))
-    except (BadManifest, ObjectMissing) as error:
-        raise StoreUnavailable("manifest") from error
-    return Manifest()
+    """The manifest that a head is at. Errors: StoreUnavailable where the store does not have it."""
+    where = head.inline or head.pointer
+    if not where:
+        return Manifest()
+    found = room.manifests.get(where)
+    if found is None:
+        try:
+            data = base64.b64decode(head.inline) if head.inline else b"".join(room.objects.read(head.pointer))
+            found = Manifest.decode(data)
+        except (BadManifest, ObjectMissing, ValueError) as error:
+            raise StoreUnavailable("manifest") from error
+        room.manifests.put(where, found)
+    return found
 
 
 def place(room: Room, opened: Opened, manifest: Manifest) -> tuple[str, str]:
@@ -92,9 +100,33 @@ def place(room: Room, opened: Opened, manifest: Manifest) -> tuple[str, str]:
     if len(manifest) == 0:
         return "", ""
     data = manifest.encode()
+    inline, pointer = "", ""
     if len(data) <= room.limits.inline_item_bytes:
-        return base64.b64encode(data).decode("ascii"), ""
-    return "", put_object(room, opened, data)
+        inline = base64.b64encode(data).decode("ascii")
+    else:
+        pointer = put_object(room, opened, data)
+    room.manifests.put(inline or pointer, manifest)
+    return inline, pointer
+
+
+def excess(limits: Limits, *, entries: int, size: int, names: int) -> str | None:
+    """Which limit a workspace of that many entries, bytes, and bytes of names would break, in words."""
+    if entries > limits.workspace_entries:
+        return f"{limits.workspace_entries} entries"
+    if size > limits.workspace_bytes:
+        return f"{limits.workspace_bytes} bytes"
+    if names > limits.names_bytes:
+        return f"{limits.names_bytes} bytes of names"
+    return None
+
+
+def grace_ms(room: Room) -> int:
+    """How long an object that nothing names is left alone: no commit may name an older one that is new to it.
+
+    It covers the longest run, wait for a lock and upload grant in a row.
+    """
+    limits = room.limits
+    return limits.run_ms_max + limits.lock_wait_ms + limits.grant_ms + limits.lease_ms + _SLACK_MS
 
 
 def new_key(opened: Opened) -> str:
@@ -109,20 +141,27 @@ def put_object(room: Room, opened: Opened, data: bytes) -> str:
     return key
 
 
-def waited(room: Room, attempt: Callable[[], Opened | None]) -> Opened:
-    """Try until the session is free, with jitter, for as long as the wait allows; then 409 busy."""
-    deadline = time.monotonic() + room.limits.lock_wait_ms / 1000
+def waited(room: Room, attempt: Callable[[], Opened | None], gone: Callable[[], bool] = lambda: False) -> Opened:
+    """Try until the session is free, with jitter, for as long as the wait allows; then 409 busy.
+
+    The pauses grow to a tenth of the time waited, so that a crowd of waiters does not keep the store busy. `gone`
+    says that nobody waits any more: 499.
+    """
+    begun = time.monotonic()
     while True:
+        if gone():
+            raise Failure(Code.CANCELLED)
         opened = attempt()
         if opened is not None:
             return opened
-        if time.monotonic() >= deadline:
+        passed = time.monotonic() - begun
+        if passed >= room.limits.lock_wait_ms / 1000:
             raise Failure(Code.BUSY, retry_after=1)
-        time.sleep(random.uniform(*_POLL_S))
+        time.sleep(random.uniform(_POLL_S[0], max(_POLL_S[1], min(_SLOWER * passed, _SLOWEST_S))))
 
 
-def lock(room: Room, project: str, session: str) -> Opened:
-    """Lock a live session, waiting while another run holds it. Errors: 404; 409 busy."""
+def lock(room: Room, project: str, session: str, gone: Callable[[], bool] = lambda: False) -> Opened:
+    """Lock a live session, waiting while another run holds it. Errors: 404; 409 busy; 499."""
 
     def attempt() -> Opened | None:
         opened = need(room, project, session)
@@ -135,7 +174,7 @@ def lock(room: Room, project: str, session: str) -> Opened:
             return None
         return Opened(project, session, version, head)
 
-    return waited(room, attempt)
+    return waited(room, attempt, gone)
 
 
 def renew(room: Room, opened: Opened) -> None:
@@ -149,6 +188,26 @@ def release(room: Room, opened: Opened) -> None:
         _swap(room, opened, lambda head: rules.release(head, opened.head.fence))
     except rules.Fenced:
         return
+
+
+def abandon(room: Room, opened: Opened, rows: Sequence[Item]) -> None:
+    """Remove a session that was made for a run that came to nothing, with its rows, if its lock is still ours."""
+    item = room.state.get(opened.partition, names.HEAD)
+    while item is not None:
+        try:
+            rules.release(Head.of(item.attributes), opened.head.fence)
+        except rules.Fenced:
+            return
+        doomed = [item, *rows]
+        try:
+            room.state.transact([DeleteIf(row.partition, row.sort, row.version) for row in doomed])
+        except Conflict as conflict:
+            if any(loss.index != 0 for loss in conflict.losses):
+                release(room, opened)
+                return
+            item = conflict.losses[0].current
+        else:
+            return
 
 
 def commit_run(room: Room, opened: Opened, manifest: Manifest | None, also: Sequence[Action] = ()) -> None:
@@ -165,22 +224,31 @@ def commit_run(room: Room, opened: Opened, manifest: Manifest | None, also: Sequ
     _swap(room, opened, lambda head: rules.commit(head, fence, room.clock(), inline=inline, pointer=pointer), also)
 
 
-def change(room: Room, project: str, session: str, edit: Callable[[Opened, Manifest], Manifest]) -> None:
-    """Make the next version of an unlocked session by `edit`, waiting while a run holds it. Errors: 404, 409 busy."""
+def change(
+    room: Room,
+    project: str,
+    session: str,
+    edit: Callable[[Opened, Manifest], Manifest],
+    also: Sequence[Action] = (),
+) -> None:
+    """Make the next version of an unlocked session by `edit`, waiting while a run holds it, in one transaction.
+
+    Errors: 404; 409 busy; Conflict, when one of `also` lost.
+    """
 
     def attempt() -> Opened | None:
         opened = need(room, project, session)
         now = room.clock()
-        if rules.held(opened.head, room.owner, now):
-            return None
         locked = rules.acquire(opened.head, room.owner, now, room.limits.lease_ms)
         if locked is None:
             return None
         inline, pointer = place(room, opened, edit(opened, manifest_of(room, opened.head)))
         head = rules.commit(locked, locked.fence, now, inline=inline, pointer=pointer)
         try:
-            room.state.transact([_put(opened, head)])
-        except Conflict:
+            room.state.transact([_put(opened, head), *also])
+        except Conflict as conflict:
+            if any(loss.index != 0 for loss in conflict.losses):
+                raise
             return None
         return opened
 
