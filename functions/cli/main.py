@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,6 +19,10 @@ from functions.cli.show import Refused, error, line
 from shared.settings import BadSetting, Settings
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
+
+_ID = re.compile(r"-[A-Za-z0-9_-]{20}", re.ASCII)
+_ID_MARK = "\0"
+"""An id may begin with `-`, and must not be taken for an option: it is marked while the words are parsed."""
 
 _FIRST = "Run programs and keep their files. Each command has its own --help."
 
@@ -70,9 +75,12 @@ def _main(words: list[str]) -> int:
     command.arguments(parser)
     own, rest = _split(words[1:]) if command.name == "run" else (words[1:], [])
     try:
-        args = parser.parse_args(own)
+        args = parser.parse_args([_ID_MARK + word if _ID.fullmatch(word) else word for word in own])
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else USAGE
+    for name, value in vars(args).items():
+        if isinstance(value, str):
+            setattr(args, name, value.removeprefix(_ID_MARK))
     args.rest = rest
     if command.name == "call" and args.operation is None and not args.list:
         parser.print_help()

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from functions.cli.show import plain
+
 Advance = Callable[[int], object]
 
 
@@ -18,6 +20,13 @@ def progress(label: str, total: int | None) -> Iterator[Advance]:
     from tqdm import tqdm  # noqa: PLC0415
 
     with tqdm(
-        total=total, desc=label, unit="B", unit_scale=True, unit_divisor=1024, delay=1, leave=False, file=sys.stderr
+        total=total,
+        desc=plain(label),
+        unit="B",
+        unit_scale=True,
+        unit_divisor=1024,
+        delay=1,
+        leave=False,
+        file=sys.stderr,
     ) as bar:
         yield bar.update

@@ -163,6 +163,15 @@ def test_every_command_has_help_and_the_overview_names_it(local: Workroom, name:
         assert operation.summary in helped.out.decode()
 
 
+@pytest.mark.parametrize("session", ["-" * 21, "--" + "a" * 19, "-o" + "_" * 19])
+def test_an_id_that_looks_like_an_option_is_an_id(remote: Workroom, tmp_path: Path, session: str) -> None:
+    (tmp_path / "a.py").write_text(program(stdout="x"))
+    for words in (["files", session], ["download", session, session, "-o", "b"], ["run", "a.py", "--session", session]):
+        ended = remote(*words)
+        assert ended.code == 1
+        assert "o such session" in ended.err, ended.err
+
+
 def test_without_a_command_it_is_a_usage_error(local: Workroom) -> None:
     assert local().code == 2
     assert local("call").code == 2

@@ -154,7 +154,7 @@ def test_a_program_that_fails_is_no_mcp_error(url: str, service: Service, script
 def test_an_executor_that_fails_is_an_mcp_error_with_its_own_words(
     url: str, service: Service, script: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.INFO):
         result = run(url, service, **script)
     assert result.is_error
     assert words(result).startswith(said)
