@@ -50,7 +50,7 @@ root:
 
 .PHONY: run
 run: setup ## set up, demonstrate the thirteen languages, serve on 127.0.0.1 (PORT= DATA= LANGS= DEMO=0)
-	@export WORKROOM_PORT=$(PORT) WORKROOM_DATA=$(DATA) \
+	@export WORKROOM_PORT=$(PORT) WORKROOM_DATA=$(DATA) WORKROOM_LOG_LEVEL=$${WORKROOM_LOG_LEVEL:-warning} \
 	  WORKROOM_ROOT="$$(sandbox_image/toolchains/build --print --langs $(LANGS) --cache $(CACHE))"; \
 	[ "$(DEMO)" = 0 ] || $(PY) -m functions.cli.demo --wait & \
 	exec $(VENV)/bin/workroom serve
