@@ -12,6 +12,7 @@ import time
 import traceback
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
 from shared.identity import Caller
 
@@ -61,6 +62,9 @@ class Entry:
 
 def unexpected(request_id: str, error: BaseException) -> None:
     """Log an unexpected error: its type and where it was raised. Its text may hold a caller's data and is left out."""
-    frames = [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-12:]]
+    frames = [
+        f"{Path(frame.filename).stem}.{frame.name}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)[-12:]
+    ]
     line = {"event": "error", "request_id": request_id, "kind": type(error).__name__, "frames": frames}
     ERRORS.error(json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **line}))

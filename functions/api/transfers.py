@@ -80,6 +80,7 @@ def upload_handler(room: Room, workers: Workers, *, batch: bool) -> Handler:
                 read_only=form.fields.read_only,
                 files=form.files,
                 refused=form.refused,
+                batch=batch,
             )
             if form.limit_reached:
                 output = BatchOutput(**output.model_dump(), filesLimitReached=True, maxFiles=room.limits.batch_files)

@@ -119,5 +119,7 @@ def _query(operation: AnyOperation, request: Request) -> dict[str, Any]:
         if name in members:
             if name in given:
                 raise invalid(name, "must not be sent more than once")
+            if any("\udc80" <= char <= "\udcff" for char in value):
+                raise invalid(name, "must be UTF-8")
             given[name] = value
     return given

@@ -36,6 +36,7 @@ class Workers:
         self.runs = CapacityLimiter(limits.run_queue)
         self.writes = CapacityLimiter(limits.run_queue)
         self._stoppable: set[Cancel] = set()
+        self._ending = False
 
     async def quick(self, code: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run in a thread what does not wait."""
@@ -53,11 +54,18 @@ class Workers:
         return await anyio.to_thread.run_sync(partial(code, *args, **kwargs), limiter=limiter)
 
     async def stoppable(self, receive: Receive, cancel: Cancel, work: Awaitable[T]) -> T:
-        """Await `work`; when the client goes away meanwhile, fire `cancel` and still wait for the end."""
+        """Await `work`; when the client goes away meanwhile, fire `cancel` and still wait for the end.
+
+        Errors: 503 where not the client went away but the service ends.
+        """
         watch = asyncio.ensure_future(self._watch(receive, cancel))
         self._stoppable.add(cancel)
         try:
             return await work
+        except Failure as failure:
+            if failure.code is Code.CANCELLED and self._ending:
+                raise Failure(Code.EXECUTOR_UNAVAILABLE) from None
+            raise
         except asyncio.CancelledError:
             cancel()
             raise
@@ -74,5 +82,6 @@ class Workers:
 
     async def stop_all(self) -> None:
         """Stop every call that its client could stop: the service ends."""
+        self._ending = True
         for cancel in tuple(self._stoppable):
             await self.quick(cancel)

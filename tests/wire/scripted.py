@@ -24,12 +24,14 @@ class Scripted:
         self.running: dict[str, threading.Event] = {}
         self.stopped: list[str] = []
         self.started = 0
+        self.wall_ms = 0
         self.begun = threading.Semaphore(0)
         self._lock = threading.Lock()
 
     def run(self, request: RunRequest) -> RunAnswer:
         with self._lock:
             self.started += 1
+            self.wall_ms = request.limits.wall_ms
         script = json.loads(request.code)
         if "fail" in script:
             raise ExecutorFailed(script["fail"])
