@@ -35,16 +35,6 @@ class Record(NamedTuple):
     uid: int
     text: str
 
-    def same(self, other: Record) -> bool:
-        """Whether nothing says that the path was touched between the two records."""
-        return (
-            self.ctime_ns == other.ctime_ns
-            and self.mtime_ns == other.mtime_ns
-            and self.size == other.size
-            and self.inode == other.inode
-            and self.kind == other.kind
-        )
-
     def entry(self, path: str) -> Entry:
         """The record as an entry of a manifest, without the place of its bytes."""
         return Entry(
@@ -85,76 +75,103 @@ class Changed(Exception):
 
 
 def take(root: int, bounds: Bounds, known: dict[str, Record] | None = None, before_ns: int | None = None) -> Snapshot:
-    """Traverse the folder `root`. Digests and targets are carried over from `known` where the record is the same.
+    """Traverse the folder `root`. A record of `known`, with its digest, stays where nothing was touched.
 
-    With `before_ns` (epoch) a digest is carried only if the known ctime lies RACY_NS before it. Names are text with
+    With `before_ns` (epoch) it stays only if its ctime lies RACY_NS before it. Names are text with
     surrogateescape. Never follows a link, never enters another file system. Errors: OSError.
     """
-    device = os.fstat(root).st_dev
-    found = Snapshot()
     limit = None if before_ns is None else before_ns - RACY_NS
-    _enter(root, "", 0, 0, device, bounds, known or {}, limit, found)
-    return found
+    walk = _Walk(os.fstat(root).st_dev, bounds, known or {}, limit)
+    walk.enter(root, "", 0, 0)
+    return walk.found
 
 
-def _enter(
-    folder: int,
-    prefix: str,
-    used: int,
-    depth: int,
-    device: int,
-    bounds: Bounds,
-    known: dict[str, Record],
-    limit: int | None,
-    found: Snapshot,
-) -> None:
-    inner: list[tuple[str, int, int]] = []
-    records = found.records
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            name = entry.name
-            if len(records) >= bounds.entries:
-                found.complete = False
-                found.unkept.append((prefix + name, f"more than {bounds.entries} entries are not looked at"))
+class _Walk:
+    """One traversal. At most `path_depth` folders are open at a time."""
+
+    def __init__(self, device: int, bounds: Bounds, known: dict[str, Record], limit: int | None) -> None:
+        self._device = device
+        self._bounds = bounds
+        self._known = known
+        self._limit = limit
+        self.found = Snapshot()
+
+    def enter(self, folder: int, prefix: str, used: int, depth: int) -> None:
+        """Record what `folder` holds, whose path is `prefix` (`used` bytes, `depth` segments), then go into it."""
+        known, limit, records = self._known, self._limit, self.found.records
+        inner: list[tuple[str, int]] = []
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                name = entry.name
+                path = prefix + name
+                size = used + (len(name) if name.isascii() else len(os.fsencode(name)))
+                if self._full(path):
+                    return
+                if depth >= self._bounds.path_depth or size > self._bounds.path_bytes:
+                    self._beyond(path, depth)
+                    continue
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                record = known.get(path)
+                if record is None or not _untouched(record, status, limit):
+                    record = _record(folder, name, status, self._device)
+                records[path] = record
+                if record.kind == "dir":
+                    inner.append((name, size + 1))
+        for name, size in inner:
+            if not self.found.complete:
                 return
-            path = prefix + name
-            size = used + (len(name) if name.isascii() else len(os.fsencode(name)))
-            try:
-                status = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            if depth >= bounds.path_depth:
-                found.unkept.append((path, f"the path is deeper than {bounds.path_depth} segments"))
-                continue
-            if size > bounds.path_bytes:
-                found.unkept.append((path, f"the path is longer than {bounds.path_bytes} bytes"))
-                continue
-            record = _record(folder, name, status, device, known.get(path), limit)
-            records[path] = record
-            if record.kind == "dir":
-                inner.append((name, size + 1, record.inode))
-    for name, size, inode in inner:
-        if len(records) >= bounds.entries:
-            found.complete = False
-            return
+            self._descend(folder, name, f"{prefix}{name}", size, depth + 1)
+
+    def _descend(self, folder: int, name: str, path: str, used: int, depth: int) -> None:
+        found = self.found
         try:
             fd = os.open(name, DIR_FLAGS, dir_fd=folder)
         except OSError:
-            found.unkept.append((prefix + name, "the folder cannot be read"))
+            found.unkept.append((path, "the folder cannot be read"))
             found.complete = False
-            continue
+            return
         try:
-            if os.fstat(fd).st_ino == inode:
-                _enter(fd, f"{prefix}{name}/", size, depth + 1, device, bounds, known, limit, found)
+            if os.fstat(fd).st_ino == found.records[path].inode:
+                self.enter(fd, path + "/", used, depth)
             else:
                 found.complete = False
         finally:
             os.close(fd)
 
+    def _full(self, path: str) -> bool:
+        found = self.found
+        if len(found.records) + len(found.unkept) < self._bounds.entries:
+            return False
+        found.complete = False
+        found.unkept.append((path, f"more than {self._bounds.entries} entries are not looked at"))
+        return True
 
-def _record(
-    folder: int, name: str, status: os.stat_result, device: int, known: Record | None, limit: int | None
-) -> Record:
+    def _beyond(self, path: str, depth: int) -> None:
+        deep = depth >= self._bounds.path_depth
+        limit = (
+            f"deeper than {self._bounds.path_depth} segments"
+            if deep
+            else f"longer than {self._bounds.path_bytes} bytes"
+        )
+        self.found.unkept.append((path, f"the path is {limit}"))
+
+
+def _untouched(record: Record, status: os.stat_result, limit: int | None) -> bool:
+    """Whether all that is known still holds: every change of content, mode, owner or links moves an older ctime."""
+    ctime = status.st_ctime_ns
+    return (
+        ctime == record.ctime_ns
+        and status.st_ino == record.inode
+        and status.st_mtime_ns == record.mtime_ns
+        and (record.kind != "file" or status.st_size == record.size)
+        and (limit is None or ctime < limit)
+    )
+
+
+def _record(folder: int, name: str, status: os.stat_result, device: int) -> Record:
     mode = status.st_mode
     kind: Kind = "other"
     size = 0
@@ -177,9 +194,7 @@ def _record(
             return record._replace(text=os.readlink(name, dir_fd=folder))
         except OSError:
             return record._replace(kind="other")
-    if known is None or not known.text or kind != "file" or not record.same(known):
-        return record
-    return record._replace(text=known.text) if limit is None or record.ctime_ns < limit else record
+    return record
 
 
 def open_file(climber: Climber, path: str, record: Record) -> int:
