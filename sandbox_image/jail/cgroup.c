@@ -55,7 +55,8 @@ static bool set_limit(const struct cgroup *group, long long limit) {
 bool cgroup_open(struct cgroup *group, const char *path, long long limit, bool keep) {
     group->path = path;
     group->keep = keep;
-    if (mkdir(path, 0700) != 0 && errno != EEXIST) {
+    bool fresh = mkdir(path, 0700) == 0;
+    if (!fresh && errno != EEXIST) {
         return false;
     }
     group->dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -66,7 +67,8 @@ bool cgroup_open(struct cgroup *group, const char *path, long long limit, bool k
         errno = error;
         return false;
     }
-    write_text_at(group->dir, group->v2 ? "memory.peak" : "memory.max_usage_in_bytes", "0");
+    write_text_at(group->dir, "memory.max_usage_in_bytes", "0");
+    group->peak_known = fresh || !group->v2;
     group->kills_before = kills(group);
     return true;
 }
@@ -82,8 +84,12 @@ bool cgroup_killed(const struct cgroup *group) {
     return group->dir >= 0 && kills(group) > group->kills_before;
 }
 
+/* v2 cannot set the peak of an earlier run back: then it is unknown. */
 int64_t cgroup_peak(const struct cgroup *group) {
-    return group->dir < 0 ? -1 : number_in(group->dir, group->v2 ? "memory.peak" : "memory.max_usage_in_bytes");
+    if (group->dir < 0 || !group->peak_known) {
+        return -1;
+    }
+    return number_in(group->dir, group->v2 ? "memory.peak" : "memory.max_usage_in_bytes");
 }
 
 /* Its last member may still be on its way out: a short, bounded patience. */

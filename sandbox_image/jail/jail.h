@@ -102,6 +102,7 @@ struct cgroup {
     const char *path;
     bool v2;
     bool keep;
+    bool peak_known;
     long long kills_before;
 };
 bool cgroup_open(struct cgroup *group, const char *path, long long limit, bool keep);
@@ -136,9 +137,10 @@ struct reaper {
     bool own_uid;
     uid_t uid;
     long long killed;
+    int64_t effort_ns; /* after that what still lives is reported */
 };
 bool reap_now(struct reaper *reaper);
-void reap_uid(const struct reaper *reaper);
+bool reap_uid(const struct reaper *reaper);
 bool reap_all(struct reaper *reaper, int signal_fd);
 
 /* memory.c */
@@ -157,6 +159,14 @@ struct watch;
 struct watch *watch_open(const char *dir, long long bytes, long long entries);
 int64_t watch_due(const struct watch *watch);
 enum watch_result watch_step(struct watch *watch, pid_t root);
+
+/* inodes.c */
+struct inode_set {
+    ino_t *table; /* open addressing, 0: free */
+    size_t count, room;
+};
+bool inode_add(struct inode_set *set, ino_t inode);
+void inode_clear(struct inode_set *set);
 
 /* unlinked.c */
 struct unlinked;

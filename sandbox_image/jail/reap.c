@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum { STOP_PASSES = 200 };
-static const int64_t stop_time_ns = 3000000000, kill_time_ns = 8000000000;
+static const int64_t stop_time_ns = 3000000000;
 
 /* A user id that nobody has, not even another supervisor at this moment: with it as real id and the run's as
  * effective one, kill(-1) reaches the run's processes and no other, while the run cannot signal this process. */
@@ -44,14 +44,17 @@ bool reap_now(struct reaper *reaper) {
     }
 }
 
-/* Kills every process of the run's own user at one blow. The saved id stays root's: the way back. */
-void reap_uid(const struct reaper *reaper) {
-    if (reaper->own_uid && setresuid(nobody_at_all(), reaper->uid, 0) == 0) {
-        kill(-1, SIGKILL);
-        if (setresuid(0, 0, 0) != 0) {
-            abort();
-        }
+/* Kills every process of the run's own user at one blow. The saved id stays root's: the way back. False: that is
+ * not possible here, as where the user namespace around us does not know these ids. */
+bool reap_uid(const struct reaper *reaper) {
+    if (!reaper->own_uid || setresuid(nobody_at_all(), reaper->uid, 0) != 0) {
+        return false;
     }
+    kill(-1, SIGKILL);
+    if (setresuid(0, 0, 0) != 0) {
+        abort();
+    }
+    return true;
 }
 
 static bool is_known(const struct process_list *known, const struct process *process) {
@@ -117,20 +120,16 @@ bool reap_all(struct reaper *reaper, int signal_fd) {
         }
         return true;
     }
-    reap_uid(reaper);
+    bool swept = reap_uid(reaper);
     if (reap_now(reaper)) {
         return true;
     }
-    if (!reaper->own_uid) {
-        stop_all(reaper);
-        kill_all();
-    }
-    int64_t end = now_ns() + kill_time_ns, again = now_ns() + 50000000;
+    int64_t end = now_ns() + reaper->effort_ns, again = now_ns() + (swept ? 50000000 : 0);
     while (!reap_now(reaper)) {
         if (now_ns() > end) {
             return false;
         }
-        if (now_ns() > again) {
+        if (now_ns() >= again) {
             again = now_ns() + 200000000;
             reap_uid(reaper);
             stop_all(reaper);

@@ -20,7 +20,7 @@ static const int64_t grace_ns = 50 * 1000000;
 
 struct options {
     long long status_fd, control_fd, uid, gid, wall_ms, memory, watch_bytes, watch_entries;
-    long long reap, dumpable, clean, keep_cgroup, exclusive_uid;
+    long long reap, reap_ms, dumpable, clean, keep_cgroup, exclusive_uid;
     const char *cgroup, *watch_dir;
     struct list tmpfs;
     char **argv;
@@ -54,6 +54,7 @@ static void parse(struct options *options, int argc, char **argv) {
         {"watch-bytes", OPTION_NUMBER, &options->watch_bytes},
         {"watch-entries", OPTION_NUMBER, &options->watch_entries},
         {"reap", OPTION_NUMBER, &options->reap},
+        {"reap-ms", OPTION_NUMBER, &options->reap_ms},
         {"dumpable", OPTION_NUMBER, &options->dumpable},
         {"clean", OPTION_NUMBER, &options->clean},
     };
@@ -260,6 +261,7 @@ static void prepare(struct run *run) {
     run->reaper.own_uid =
         run->reaper.on && options->exclusive_uid != 0 && options->uid > 0 && geteuid() == 0;
     run->reaper.uid = (uid_t)options->uid;
+    run->reaper.effort_ns = options->reap_ms * millisecond;
     if (options->wall_ms > 0) {
         run->deadline = run->begin + options->wall_ms * millisecond;
     }
@@ -279,8 +281,8 @@ static void prepare(struct run *run) {
 }
 
 int supervise_main(int argc, char **argv) {
-    struct options options = {
-        .status_fd = -1, .control_fd = -1, .uid = -1, .gid = -1, .reap = 1, .clean = 1, .exclusive_uid = 1};
+    struct options options = {.status_fd = -1, .control_fd = -1, .uid = -1, .gid = -1, .exclusive_uid = 1,
+                              .reap = 1, .reap_ms = 8000, .clean = 1};
     parse(&options, argc, argv);
     struct run run = {
         .options = &options,

@@ -3,10 +3,11 @@
  * The tree is hostile and moves under the walk. So: every step by directory descriptor, O_NOFOLLOW, a link is
  * counted and never followed; the walk is a loop with its own stack, whose memory the entry limit bounds; below
  * KEPT_LEVELS a folder's descriptor is given up and found again through "..", and only if it still is the same
- * folder; no single step reads more than SLICE entries, so a deadline is never missed by more than that.
+ * folder; no single step reads more than SLICE entries, so a deadline is never missed by more than that; and a
+ * pass that names renamed under it would keep busy for ever ends after MOST_STEPS and some.
  *
- * One pass sees a file twice when it is moved meanwhile. A limit therefore bites when two passes in a row are
- * over it. Files that were deleted but are still open count too: they fill the disk without being in the tree. */
+ * One pass may see two files of which the second was made after the first went. A limit therefore bites when
+ * two passes in a row are over it. Files that were deleted but are still open count too: they fill the disk without being in the tree. */
 #include "jail.h"
 
 #include <dirent.h>
@@ -17,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SLICE = 256, KEPT_LEVELS = 192, BUFFER = 32768, MAX_LEVELS = 1 << 20 };
+enum { SLICE = 256, KEPT_LEVELS = 192, BUFFER = 32768, MAX_LEVELS = 1 << 20, MOST_STEPS = 1 << 18 };
 /* A pass every 100 ms, and six times as long asleep as awake: at most 15 % of one core. */
 static const int64_t pass_ns = 100 * 1000000, idle_factor = 6;
 
@@ -41,11 +42,12 @@ struct watch {
     int root;
     dev_t device;
     long long byte_limit, entry_limit; /* 0: none */
-    long long bytes, entries;
+    long long bytes, entries, steps;
     struct level *level;
     size_t depth, room; /* depth 0: between passes */
     bool reading;       /* the deepest level's entries are not all read */
     size_t at, filled;  /* within buffer */
+    struct inode_set seen; /* in this pass */
     struct unlinked *unlinked;
     enum watch_result last; /* of the pass before */
     int64_t begin, due;
@@ -115,6 +117,17 @@ static void pop(struct watch *watch) {
     free(gone->names);
 }
 
+/* The end of a pass that has seen enough. */
+static void unwind(struct watch *watch) {
+    while (watch->depth > 0) {
+        struct level *gone = &watch->level[--watch->depth];
+        if (gone->fd >= 0) {
+            close(gone->fd);
+        }
+        free(gone->names);
+    }
+}
+
 static enum watch_result compare(const struct watch *watch) {
     if (watch->byte_limit > 0 && watch->bytes > watch->byte_limit) {
         return WATCH_BYTES;
@@ -132,23 +145,26 @@ static void remember_folder(struct level *level, const char *name) {
     level->size += length;
 }
 
+/* A file of one name that was seen in this pass was moved meanwhile; one of several names counts for each. */
+static bool is_new(struct watch *watch, const struct stat *info) {
+    return info->st_nlink > 1 || inode_add(&watch->seen, info->st_ino);
+}
+
 static void count(struct watch *watch, const struct entry *entry) {
     struct level *level = &watch->level[watch->depth - 1];
+    struct stat info;
     if (strcmp(entry->name, ".") == 0 || strcmp(entry->name, "..") == 0) {
         return;
     }
-    watch->entries++;
-    unsigned char type = entry->type;
-    if (type == DT_REG || type == DT_UNKNOWN) {
-        struct stat info;
-        if (fstatat(level->fd, entry->name, &info, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) != 0) {
-            return;
-        }
-        watch->bytes += S_ISREG(info.st_mode) ? info.st_size : 0;
-        type = S_ISDIR(info.st_mode) ? DT_DIR : DT_REG;
+    if (entry->type != DT_DIR && fstatat(level->fd, entry->name, &info, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) != 0) {
+        return; /* gone already */
     }
-    if (type == DT_DIR) {
+    if (entry->type == DT_DIR || S_ISDIR(info.st_mode)) {
+        watch->entries += inode_add(&watch->seen, entry->inode);
         remember_folder(level, entry->name);
+    } else if (is_new(watch, &info)) {
+        watch->entries++;
+        watch->bytes += S_ISREG(info.st_mode) ? info.st_size : 0;
     }
 }
 
@@ -179,16 +195,14 @@ static void descend(struct watch *watch) {
 
 /* True: the tree was seen, or as much of it as is over a limit. */
 static bool walk(struct watch *watch) {
-    for (int i = 0; i < SLICE && watch->depth > 0; i++) {
+    for (int i = 0; i < SLICE && watch->depth > 0; i++, watch->steps++) {
         if (watch->reading) {
             read_entry(watch);
         } else {
             descend(watch);
         }
-        if (compare(watch) != WATCH_FINE) {
-            while (watch->depth > 0) {
-                pop(watch);
-            }
+        if (compare(watch) != WATCH_FINE || watch->steps > MOST_STEPS + 8 * watch->entry_limit) {
+            unwind(watch);
         }
     }
     return watch->depth == 0;
@@ -200,7 +214,8 @@ enum watch_result watch_step(struct watch *watch, pid_t root) {
     bool fresh = watch->begin == 0;
     if (fresh) {
         watch->begin = now_ns();
-        watch->bytes = watch->entries = 0;
+        watch->bytes = watch->entries = watch->steps = 0;
+        inode_clear(&watch->seen);
         push(watch, openat(watch->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
         unlinked_begin(watch->unlinked, root);
     }

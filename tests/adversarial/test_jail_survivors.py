@@ -1,5 +1,6 @@
 """Nothing of a run holds its answer up or survives it (cases A1, A2, A10, A15, K3), nor does a run harm others."""
 
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from tests.adversarial.jail_helpers import (
     Chain,
     Run,
     as_user,
+    compiled,
     jail,
     new_uid,
     processes_of,
@@ -233,3 +235,23 @@ def test_many_runs_at_once_end_each_with_its_own_result() -> None:
     jail()  # built once, not by eight threads
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(outcome, range(1, 121))) == [(number, None, None) for number in range(1, 121)]
+
+
+IMMORTAL = """
+#define _GNU_SOURCE
+#include <unistd.h>
+int main(void) {
+    if (setresuid(0, 0, 0) != 0) return 1;
+    if (fork() == 0) { sleep(2); return 0; }
+    return 0;
+}
+"""
+
+
+def test_survivor_that_cannot_be_killed_is_told() -> None:
+    """A process of root below an unprivileged supervisor: out of reach, so the environment is not clean."""
+    uid, program = new_uid(), compiled(IMMORTAL)
+    os.chmod(program, 0o4755)
+    argv = [*as_user(uid), jail(), "supervise", "--status-fd", "1", "--reap-ms", "200", "--", program]
+    done = subprocess.run(argv, capture_output=True, timeout=10, check=True)
+    assert json.loads(done.stdout)["clean"] is False
