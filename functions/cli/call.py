@@ -49,7 +49,7 @@ def call(settings: Settings, args: Namespace) -> int:
     if operation.audience == "operator":
         as_json(directly(settings, operation, parsed).model_dump(mode="json", by_alias=True))
         return 0
-    with connect(settings, programs=operation.group == "exec") as client:
+    with connect(settings, programs=operation.group in ("exec", "health")) as client:
         as_json(over_http(client, operation, data))
     return 0
 

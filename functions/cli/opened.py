@@ -1,7 +1,7 @@
 """The room of the data folder, for what works without a service.
 
 A service may be running on the same folder: the state is made for that, a running workspace is not. So the command
-runs programs in a work folder of its own beside the service's, and removes it.
+runs programs in a work folder of its own, and removes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shared.operations.room import Room
 from shared.settings import Settings
 from shared.store.ports import StoreUnavailable
 
-_WORK = "work-cli-"
+_WORK = "cli-"
 _NOWHERE = Path("/nonexistent")
 
 
@@ -38,8 +38,9 @@ def opened_room(settings: Settings, *, programs: bool, owner: str | None = None)
 
     own = owner is None and settings.work is None
     if own:
-        _remove_dead(settings.data)
-        settings = replace(settings, work=settings.data / f"{_WORK}{secrets.token_hex(4)}")
+        folder = settings.cache / "work"
+        _remove_dead(folder)
+        settings = replace(settings, work=folder / f"{_WORK}{secrets.token_hex(8)}")
     try:
         room = open_room(settings, owner=owner)
     except NotInstalled as missing:
@@ -56,9 +57,9 @@ def opened_room(settings: Settings, *, programs: bool, owner: str | None = None)
             shutil.rmtree(settings.work, ignore_errors=True)
 
 
-def _remove_dead(data: Path) -> None:
+def _remove_dead(within: Path) -> None:
     """Remove work folders of commands that were killed: their runner's lock is free."""
-    for folder in data.glob(f"{_WORK}*"):
+    for folder in within.glob(f"{_WORK}*"):
         try:
             descriptor = os.open(folder / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:

@@ -11,6 +11,7 @@ import pytest
 
 from functions.cli.main import main
 from shared.limits import Limits
+from shared.settings import Settings
 from tests.wire.scripted import Scripted
 from tests.wire.service import Service, open_test_room, serving
 
@@ -23,6 +24,9 @@ class Ended:
     out: bytes
     err: str
 
+
+MACHINE_CACHE = os.environ.get("WORKROOM_CACHE", str(Settings().cache))
+"""Where the machine's toolchains lie: for the few tests that run real programs."""
 
 Workroom = Callable[..., Ended]
 
@@ -39,6 +43,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("WORKROOM_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("WORKROOM_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("WORKROOM_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
 
 

@@ -185,4 +185,4 @@ def test_the_service_inside_the_command_ends_with_it(local: Workroom, tmp_path: 
     session = upload(local, "new", "a")
     assert names(local, session) == ["a"]
     assert [thread.name for thread in threading.enumerate() if thread.name == "service-inside"] == []
-    assert [path.name for path in (tmp_path / "data").iterdir() if path.name.startswith("work")] == []
+    assert list((tmp_path / "cache").glob("work/*")) == []
