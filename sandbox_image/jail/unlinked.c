@@ -38,7 +38,8 @@ static void add_files_of(struct unlinked *unlinked, pid_t pid, long long *bytes)
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
         struct stat info;
         if (fstatat(dirfd(dir), entry->d_name, &info, AT_NO_AUTOMOUNT) == 0 && S_ISREG(info.st_mode) &&
-            info.st_nlink == 0 && info.st_dev == unlinked->device && unlinked->seen.count < MOST_FILES && inode_add(&unlinked->seen, info.st_ino)) {
+            info.st_nlink == 0 && info.st_dev == unlinked->device && unlinked->seen.count < MOST_FILES &&
+            inode_add(&unlinked->seen, info.st_ino)) {
             *bytes += (long long)info.st_blocks * 512;
         }
     }

@@ -7,7 +7,8 @@
  * pass that names renamed under it would keep busy for ever ends after MOST_STEPS and some.
  *
  * One pass may see two files of which the second was made after the first went. A limit therefore bites when
- * two passes in a row are over it. Files that were deleted but are still open count too: they fill the disk without being in the tree. */
+ * two passes in a row are over it. Files that were deleted but are still open count too: they fill the disk
+ * without being in the tree. */
 #include "jail.h"
 
 #include <dirent.h>

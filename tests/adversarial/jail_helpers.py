@@ -180,7 +180,7 @@ class Run:
         """What the program printed so far."""
         return os.pread(self._out, 1 << 20, 0).decode()
 
-    def wait_for(self, text: str, seconds: float = 5) -> None:
+    def wait_for(self, text: str, seconds: float = 15) -> None:
         end = time.monotonic() + seconds
         while text not in self.output():
             assert time.monotonic() < end, "the program did not get there"

@@ -55,7 +55,7 @@ def test_a17_one_process_over_the_memory_limit(meter: str, namespaces: bool) -> 
         assert result.outcome == (None, 9, "memory")
     result = limited(HOLD.format(size=4 * LIMIT, hold=5), meter, namespaces)
     assert result.outcome == (None, 9, "memory")
-    assert result.seconds < 3
+    assert result.seconds < 4.5
 
 
 @METER
@@ -224,7 +224,7 @@ def test_workspace_limit_bites_while_the_program_runs(kind: str) -> None:
     script, outcome = OVER[kind]
     result = watched(script + STAY)
     assert result.outcome == outcome
-    assert result.seconds < 1.5
+    assert result.seconds < 4.5
 
 
 def test_workspace_limit_bites_with_namespaces_and_on_disk() -> None:

@@ -69,7 +69,7 @@ def test_what_the_compile_step_left_running_is_gone_at_the_end(namespaces: bool)
     result = run("true", compile=["bash", "-c", "setsid sleep 60 & exit 0"], namespaces=namespaces)
     assert result.outcome == (0, None, None)
     assert result.status["killed"] >= 1
-    assert result.seconds < 2
+    assert result.seconds < 5
 
 
 @BOTH

