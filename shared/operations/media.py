@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import mimetypes
+from functools import lru_cache
 
+_UNKNOWN = "application/octet-stream"
 _TYPES = mimetypes.MimeTypes()
 _TYPES.add_type("text/markdown", ".md")
 _TYPES.add_type("application/x-ndjson", ".jsonl")
@@ -14,5 +16,11 @@ _TYPES.add_type("image/webp", ".webp")
 
 def content_type(name: str) -> str:
     """The media type of a name, by a table that does not depend on the machine."""
-    kind, encoding = _TYPES.guess_type("file:" + name.rpartition("/")[2].replace(":", "_"))
-    return kind if kind is not None and encoding is None else "application/octet-stream"
+    _, *extensions = name.rpartition("/")[2].lstrip(".").split(".")
+    return _by_extension(".".join(extensions[-2:])) if extensions else _UNKNOWN
+
+
+@lru_cache(1_024)
+def _by_extension(extension: str) -> str:
+    kind, encoding = _TYPES.guess_type("file:x." + extension.replace(":", "_"))
+    return kind if kind is not None and encoding is None else _UNKNOWN

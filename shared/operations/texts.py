@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 from shared.domain import paths
 from shared.errors import invalid
 from shared.limits import Limits
+
+_EPOCH = datetime(1970, 1, 1)
 
 
 def bounded(field: str, text: str, limit: int, *, empty: bool = False) -> str:
@@ -32,8 +36,5 @@ def check_path(field: str, path: str, limits: Limits) -> str:
 
 def rfc3339(ms: int) -> str:
     """Epoch milliseconds as RFC 3339 in UTC, clamped to the years that every client can parse (1970 to 9999)."""
-    from datetime import UTC, datetime, timedelta  # noqa: PLC0415
-
-    clamped = min(max(ms, 0), 253_402_300_799_999)
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=clamped)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{clamped % 1000:03d}Z"
+    moment = _EPOCH + timedelta(milliseconds=min(max(ms, 0), 253_402_300_799_999))
+    return moment.isoformat(timespec="milliseconds") + "Z"
