@@ -16,6 +16,8 @@ from sandbox_image.runner.tree import Climber
 from shared.executor.wire import Entry, RunLimits
 
 _LOST_ROWS = 100
+_NAME_BYTES = 8 << 20
+"""What all paths and link targets of a workspace may take as JSON: a manifest then always fits a frame."""
 
 
 @dataclass(slots=True)
@@ -84,6 +86,11 @@ def _bounded(lost: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [*lost[: _LOST_ROWS - 1], (path, f"{why}; {len(lost) - _LOST_ROWS} more entries are not kept")]
 
 
+def _name_bytes(path: str, target: str) -> int:
+    """At least as many as the texts take in JSON, where one character becomes up to twelve."""
+    return sum((2 if text.isascii() and text.isprintable() else 12) * len(text) for text in (path, target))
+
+
 class _Job:
     def __init__(
         self,
@@ -114,6 +121,7 @@ class _Job:
         records, limits = self.result.records, self._limits
         remaining = {path: entry.size for path, entry in self._old.items() if path not in deleted}
         total, count = sum(remaining.values()), len(remaining)
+        names = sum(_name_bytes(path, self._old[path].target) for path in remaining)
         kept: list[str] = []
         dropped: set[str] = set()
         growing: list[str] = []
@@ -125,10 +133,16 @@ class _Job:
             why = self._refusal(record)
             if why is None and path not in remaining and count >= limits.workspace_entries:
                 why = f"the workspace would hold more than {limits.workspace_entries} entries"
+            more = _name_bytes(path, record.text if record.kind == "link" else "")
+            if path in remaining:
+                more -= _name_bytes(path, self._old[path].target)
+            if why is None and more > 0 and names + more > _NAME_BYTES:
+                why = f"the names of the workspace would take more than {_NAME_BYTES} bytes"
             if why is not None:
                 self.lose(path, why)
                 dropped.add(path)
                 continue
+            names += more
             count += path not in remaining
             if record.size <= remaining.get(path, 0):
                 total += record.size - remaining.get(path, 0)

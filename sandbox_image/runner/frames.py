@@ -16,13 +16,12 @@ class FrameError(Exception):
     """The stream is not of frames, or a frame is too large."""
 
 
-def send(sock: socket.socket, message: dict[str, Any]) -> None:
-    """Send one message. Not thread-safe: the caller holds a lock. Errors: FrameError (too large), OSError."""
+def encode(message: dict[str, Any]) -> bytes:
+    """The whole frame of a message. Errors: FrameError, when it is too large."""
     data = json.dumps(message, separators=(",", ":")).encode("ascii")
     if len(data) > MAX_FRAME:
         raise FrameError("the frame is too large")
-    sock.sendall(_HEAD.pack(len(data)))
-    sock.sendall(data)
+    return _HEAD.pack(len(data)) + data
 
 
 def receive(sock: socket.socket) -> dict[str, Any] | None:

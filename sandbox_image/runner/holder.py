@@ -31,7 +31,10 @@ class NoFolder(Exception):
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A folder in use. `present` is what it holds; None once that is not known, which discards it at release."""
+    """A folder in use. `present` is what it holds; None once that is not known, which discards it at release.
+
+    `used` orders the folders by their last use; 0 before the first.
+    """
 
     name: str
     slot: int
@@ -79,7 +82,7 @@ class Holder:
         self._held: dict[str, Held] = {}
         self._free = list(range(slots, 0, -1))
         self._lock = threading.Lock()
-        self._clock = itertools.count()
+        self._clock = itertools.count(1)
         self._fds = {name: _subfolder(work, name) for name in ("held", "trash")}
         self._paths = {name: f"{work}/{name}" for name in ("held", "trash")}
         self._full = threading.Event()

@@ -66,32 +66,45 @@ class Runner:
 
     def run(self, request: RunRequest, cancel: Cancel) -> RunAnswer:
         """Run one program. Errors: RunFailed."""
+        begin = time.monotonic()
         try:
-            held = self.holder.take(request.workspace)
-        except (NoFolder, OSError) as error:
-            raise RunFailed("unavailable", type(error).__name__) from error
-        present, held.present = held.present, None
+            held, before = self._restored(request)
+        except NoFolder as error:
+            raise RunFailed("unavailable", "no user is free to run programs as") from error
+        except (SyncFailed, GrantFailed, OSError) as error:
+            raise RunFailed("broken", f"the workspace could not be restored: {type(error).__name__}") from error
         try:
-            answer, held.present = self._held(request, cancel, held, present)
-        except (SyncFailed, GrantFailed, OSError, UnicodeError) as error:
+            answer, held.present = self._held(request, cancel, held, before, begin)
+        except (GrantFailed, OSError, UnicodeError) as error:
             raise RunFailed("broken", type(error).__name__) from error
         finally:
             self.holder.give_back(held)
         return answer
 
+    def _restored(self, request: RunRequest) -> tuple[Held, snapshot.Snapshot]:
+        """A folder that holds the manifest, and what it holds. Its content counts as unknown until the run is over.
+
+        A program can leave a folder in which restoring fails, by an access list that new files inherit, say. So a
+        folder that was used before is given up then, and an empty one is tried. Errors: NoFolder, SyncFailed, OSError.
+        """
+        for again in (True, False):
+            held = self.holder.take(request.workspace)
+            present, held.present = held.present, None
+            try:
+                os.fchmod(held.fd, 0o755)
+                before = sync(held.fd, request.manifest, request.reads, present, held.owner, _reach(request.limits))
+            except (SyncFailed, OSError):
+                self.holder.give_back(held)
+                if not (again and held.used):
+                    raise
+            else:
+                return held, before
+        raise SyncFailed("never reached")
+
     def _held(
-        self,
-        request: RunRequest,
-        cancel: Cancel,
-        held: Held,
-        present: snapshot.Snapshot | None,
+        self, request: RunRequest, cancel: Cancel, held: Held, before: snapshot.Snapshot, begin: float
     ) -> tuple[RunAnswer, snapshot.Snapshot | None]:
-        begin = time.monotonic()
         limits = request.limits
-        bounds = snapshot.Bounds(limits.path_bytes, limits.path_depth, 2 * limits.workspace_entries + 1)
-        if present is None:
-            raise RunFailed("broken", "a folder of unknown content")
-        before = sync(held.fd, request.manifest, request.reads, present, held.owner, bounds)
         if missing := self.languages.missing(request.lang):
             return _missing(request, missing), before
         restored = time.monotonic()
@@ -103,7 +116,7 @@ class Runner:
             raise RunFailed("unavailable", str(status.get("error")))
         if not status.get("clean"):
             held.dirty_user = True
-        after = snapshot.take(held.fd, bounds, before.records, started_ns)
+        after = snapshot.take(held.fd, _reach(limits), before.records, started_ns)
         owner = None if held.owner is None else held.owner.uid
         kept = collect.collect(
             held.fd, request.manifest, before, after, limits, request.writes, uid=owner, repack=request.repack
@@ -183,6 +196,11 @@ def _write(path: str, code: bytes) -> None:
     fd = os.open(path, NEW_FLAGS, 0o444)
     with os.fdopen(fd, "wb") as file:
         file.write(code)
+
+
+def _reach(limits: RunLimits) -> snapshot.Bounds:
+    """How far a traversal goes: beyond the limit, so that what is above it is named."""
+    return snapshot.Bounds(limits.path_bytes, limits.path_depth, 2 * limits.workspace_entries + 1)
 
 
 def _bounds(limits: RunLimits) -> Bounds:

@@ -16,7 +16,7 @@ import threading
 from typing import Any
 
 from sandbox_image.runner import probes
-from sandbox_image.runner.frames import FrameError, receive, send
+from sandbox_image.runner.frames import FrameError, encode, receive
 from sandbox_image.runner.run import Cancel, RunFailed, Runner
 from shared.executor.wire import RunAnswer, RunRequest, WireError
 
@@ -90,13 +90,15 @@ class Server:
         return self._runner.run(request, cancel)
 
     def _answer(self, message: dict[str, Any]) -> None:
-        with self._send:
-            try:
-                send(self._sock, message)
-            except FrameError:
-                send(self._sock, {"run_id": message.get("run_id"), "error": "broken", "why": "the answer is too large"})
-            except OSError:
-                os._exit(0)
+        try:
+            frame = encode(message)
+        except FrameError as error:
+            frame = encode({"run_id": message.get("run_id"), "error": "broken", "why": str(error)})
+        try:
+            with self._send:
+                self._sock.sendall(frame)
+        except OSError:
+            os._exit(0)
 
     def _health(self) -> dict[str, Any]:
         return {

@@ -36,7 +36,7 @@ def sync(
     root: int,
     manifest: Sequence[Entry],
     reads: Mapping[str, str],
-    present: Snapshot,
+    present: Snapshot | None,
     owner: Owner | None,
     bounds: Bounds,
 ) -> Snapshot:
@@ -44,6 +44,8 @@ def sync(
 
     Files with several hard links become files of their own. Entries of kind `other` are not made. Errors: SyncFailed.
     """
+    if present is None:
+        raise SyncFailed("a folder of unknown content")
     wanted = {entry.path: entry for entry in manifest if entry.kind != "other"}
     if len(wanted) + sum(entry.kind == "other" for entry in manifest) != len(manifest):
         raise SyncFailed("two entries of one path")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sandbox_image.runner.frames import FrameError, receive, send
+from sandbox_image.runner.frames import FrameError, encode, receive
 from shared.executor.port import ExecutorFailed
 from shared.executor.wire import RunRequest
 
@@ -65,6 +65,10 @@ class Process:
 
     def begin(self, request: RunRequest) -> Waiting | None:
         """Send a run; None where the process did not get it whole. Errors: ExecutorFailed."""
+        try:
+            frame = encode({"op": "run", "request": request.to_json()})
+        except FrameError as error:
+            raise ExecutorFailed("unavailable", str(error)) from error
         waiting = Waiting()
         with self._lock:
             if self.dead.is_set():
@@ -72,7 +76,7 @@ class Process:
             if request.run_id in self._waiting:
                 raise ExecutorFailed("unavailable", "a run of this id goes on")
             self._waiting[request.run_id] = waiting
-        if not self.tell({"op": "run", "request": request.to_json()}):
+        if not self._put(frame):
             self.forget(request.run_id)
             return None
         return waiting
@@ -83,11 +87,14 @@ class Process:
             self._waiting.pop(run_id, None)
 
     def tell(self, message: dict[str, Any]) -> bool:
-        """Send a message; whether it went out whole."""
+        """Send a small message; whether it went out whole."""
+        return self._put(encode(message))
+
+    def _put(self, frame: bytes) -> bool:
         try:
             with self._send:
-                send(self._sock, message)
-        except (OSError, FrameError):
+                self._sock.sendall(frame)
+        except OSError:
             return False
         return True
 

@@ -7,14 +7,13 @@ import hashlib
 import itertools
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sandbox_image.locate import build_jail
+from sandbox_image.locate import build_jail, find_root
 from shared.executor.local import LocalExecutor
 from shared.executor.wire import Entry, RunAnswer, RunLimits, RunRequest
 from shared.store.local.objects import FileObjects
@@ -27,21 +26,19 @@ NAP = f"77.{int.from_bytes(os.urandom(6))}"
 _numbers = itertools.count(1)
 
 
+CACHE = Path(os.environ.get("WORKROOM_CACHE", "/var/cache/workroom"))
+
+
 @functools.cache
 def root() -> Path:
-    """The toolchain root of this machine."""
-    build = PROJECT / "sandbox_image" / "toolchains" / "build"
-    path = os.environ.get("WORKROOM_ROOT")
-    if path is None:
-        path = subprocess.run([build, "--print"], check=True, capture_output=True, text=True, timeout=30).stdout.strip()
-    assert Path(path).is_dir(), "the toolchain root is not there: run `make setup`"
-    return Path(path)
+    """The toolchain root of this machine. Errors: NotInstalled."""
+    return find_root(CACHE)
 
 
 @functools.cache
 def jail() -> Path:
     """The jail of the present sources."""
-    return build_jail(Path(os.environ.get("WORKROOM_CACHE", "/var/cache/workroom")))
+    return build_jail(CACHE)
 
 
 def limits(**changed: int) -> RunLimits:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +18,7 @@ from sandbox_image.languages import LANGUAGES
 from sandbox_image.runner import station
 from sandbox_image.runner.program import Places, Toolchains
 from shared.executor.port import ExecutorFailed
-from tests.adversarial.runner_helpers import NAP, Bench, bench, processes_of
+from tests.adversarial.runner_helpers import NAP, PROJECT, Bench, bench, processes_of
 
 WEAK = frozenset({"clean", "reap", "memory", "wipe"})
 
@@ -61,6 +63,21 @@ def test_A12_a_killed_executor_fails_its_runs_and_the_next_run_works() -> None:
         assert _eventually(lambda: processes_of(NAP) == [])
         assert room.bash("ls; cat f", "s").stdout == "f\nkept\n"
         assert room.executor.pid != pid
+
+
+def test_a_killed_service_takes_its_executor_and_its_programs_along() -> None:
+    code = (
+        "from tests.adversarial.runner_helpers import bench\n"
+        f"with bench() as room: room.executor.health(); print(room.executor.pid, flush=True); room.bash('sleep {NAP}')"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=PROJECT, stdout=subprocess.PIPE) as service:
+        assert service.stdout is not None
+        pid = int(service.stdout.readline())
+        assert _eventually(lambda: processes_of(f"sleep\0{NAP}") != [])
+        service.kill()
+        service.wait(10)
+        assert _eventually(lambda: processes_of(f"sleep\0{NAP}") == [])
+        assert _eventually(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def test_a_closed_executor_leaves_no_process_and_runs_nothing() -> None:
