@@ -43,7 +43,7 @@ def probe(name: str, *arguments: str, namespaces: bool = False, **options: Any) 
 def test_clean(namespaces: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKROOM_CANARY", "seen")
     assert probe("clean", namespaces=namespaces) == STOPPED
-    off = {"supervise": OPEN_SUPERVISE, "enter": OPEN_ENTER, "namespaces": namespaces}
+    off: dict[str, Any] = {"supervise": OPEN_SUPERVISE, "enter": OPEN_ENTER, "namespaces": namespaces}
     assert probe("clean", **off) == SUCCEEDED
     result = run(INSIDE if namespaces else jail(), "probe", "clean", **off)
     assert result.text.split() == ["environment", "descriptor", "parent"]
@@ -62,7 +62,7 @@ def test_paths(namespaces: bool) -> None:
         os.mkdir(f"{folder}/inner")
         os.chown(f"{folder}/inner", uid, uid)
         seen = "/mnt/data" if namespaces else folder
-        options = {"namespaces": namespaces, "uid": uid, "folder": folder}
+        options: dict[str, Any] = {"namespaces": namespaces, "uid": uid, "folder": folder}
         assert probe("paths", seen, **options) == SUCCEEDED
         rules = ["--landlock-ro", "/", "--landlock-rw", f"{seen}/inner", "--landlock-rw", "/no/such/place"]
         assert probe("paths", seen, enter=rules, **options) == STOPPED
