@@ -35,6 +35,8 @@ def files(settings: Settings, args: Namespace) -> int:
 def upload(settings: Settings, args: Namespace) -> int:
     """Send files and folders to a session, and print its id."""
     outgoing = list(_outgoing(args.files, args.into))
+    if not outgoing:
+        raise Refused("there is no file to upload")
     most = Limits().batch_files
     session = None if args.session == NEW else segment(args.session)
     whole = True
@@ -51,7 +53,7 @@ def upload(settings: Settings, args: Namespace) -> int:
             session = segment(str(answer["session_id"]))
             for row in answer["files"]:
                 whole &= _told(row, verbose=args.verbose)
-    line(session or "")
+    line(str(session))
     return 0 if whole else 1
 
 

@@ -85,6 +85,12 @@ def test_more_files_than_one_batch_takes_all_join_one_session(remote: Workroom, 
     assert names(remote, session) == [f"many/{index:03}" for index in range(450)]
 
 
+def test_a_folder_without_files_is_refused(remote: Workroom, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    ended = remote("upload", "new", "empty")
+    assert (ended.code, ended.out, ended.err) == (1, b"", "error: there is no file to upload\n")
+
+
 def test_into_a_folder_of_a_session_and_read_only(remote: Workroom, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     session = upload(remote, "new", "a")
