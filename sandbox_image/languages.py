@@ -73,6 +73,16 @@ _NODE = (
     "--disable-warning=ExperimentalWarning",
     "--disable-warning=MODULE_TYPELESS_PACKAGE_JSON",
 )
+_JAVA = (
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:ArchiveRelocationMode=0",
+    "-Xshare:auto",
+    "-Dfile.encoding=UTF-8",
+    "-Dstdout.encoding=UTF-8",
+    "-Dstderr.encoding=UTF-8",
+)
 _R_ENV = (
     ("R_HOME", "/usr/lib/R"),
     ("R_SHARE_DIR", "/usr/share/R/share"),
@@ -129,6 +139,8 @@ _TABLE = (
             "--platform=node",
             "--target=node24",
             "--charset=utf8",
+            # Like node, no tsconfig.json counts.
+            "--tsconfig-raw={}",
             "--sourcemap=inline",
             "--log-level=warning",
             "--color=false",
@@ -269,27 +281,24 @@ _TABLE = (
         name="java",
         title="Java",
         source="Main.java",
-        # Compiling and running share one virtual machine. The heap leaves room for code, classes and threads
-        # below a memory limit of 1 GiB.
-        compile=(),
-        run=(
+        # The compiler runs in a machine of its own that stops at the quick compiler; the program's is a usual one,
+        # whose heap leaves room for code, classes and threads below a memory limit of 1 GiB.
+        compile=(
             "java",
-            f"-XX:SharedArchiveFile={_LIB}/java/launch.jsa",
-            "-Xshare:auto",
-            "-XX:+UseSerialGC",
-            "-XX:-UsePerfData",
-            "-Xmx640m",
-            "-Xmn64m",
-            "-XX:ReservedCodeCacheSize=96m",
-            "-Dfile.encoding=UTF-8",
-            "-Dstdout.encoding=UTF-8",
-            "-Dstderr.encoding=UTF-8",
+            *_JAVA,
+            f"-XX:SharedArchiveFile={_LIB}/java/compile.jsa",
+            "-XX:TieredStopAtLevel=1",
+            "-Xmn48m",
+            "-Xmx512m",
+            "-Xss8m",
             "-cp",
-            f"{_LIB}/java/launch.jar",
-            "workroom.Launch",
+            f"{_LIB}/java/compile.jar",
+            "workroom.Compile",
             "{src}",
             "{workspace}",
+            "{build}",
         ),
+        run=("java", *_JAVA, "-Xmx640m", "@{build}/launch"),
         env=(),
         version=("java", "--version"),
         packages=("openjdk-21-jdk-headless",),
@@ -301,6 +310,7 @@ _TABLE = (
         compile=(
             "ldc2",
             "-O1",
+            "--linkonce-templates",
             "-i",
             "-I={workspace}",
             "-link-defaultlib-shared",
