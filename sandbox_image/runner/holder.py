@@ -1,8 +1,8 @@
 """Workspace folders that stay between the runs of a session, each with a host user of its own.
 
-A folder is used by one run at a time, and only programs of its session ever have its user. Bounded in number and
-bytes; the one used longest ago goes first. A folder after a run that broke, or whose user may still have a process,
-is never used again.
+A folder is used by one run at a time, and only programs of its session have its user meanwhile. Bounded in number
+and bytes; the one used longest ago goes first, and one that nobody uses goes after a while. A folder after a run that
+broke, or whose user may still have a process, is never used again.
 
     <work>/held/<slot>-<token>/        root, 0710, group = the slot's user: no other user gets in
         data/                          the workspace, of the slot's user
@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import time
 from dataclasses import dataclass, field
 
 from sandbox_image.runner.snapshot import Snapshot
@@ -45,6 +46,7 @@ class Held:
     present: Snapshot | None = field(default_factory=Snapshot)
     size: int = 0
     used: int = 0
+    since: float = 0.0
     dirty_user: bool = False
 
     @property
@@ -75,10 +77,13 @@ class Held:
 class Holder:
     """Hands out folders. Thread-safe. `uid_base` None: there is no user to give (the runner is not root)."""
 
-    def __init__(self, work: str, uid_base: int | None, *, slots: int, held_max: int, bytes_max: int) -> None:
+    def __init__(
+        self, work: str, uid_base: int | None, *, slots: int, held_max: int, bytes_max: int, idle_s: float = 900
+    ) -> None:
         self._uid_base = uid_base
         self._held_max = held_max
         self._bytes_max = bytes_max
+        self._idle_s = idle_s
         self._held: dict[str, Held] = {}
         self._free = list(range(slots, 0, -1))
         self._lock = threading.Lock()
@@ -110,7 +115,7 @@ class Holder:
                 self._drop(held)
                 return
             held.size = held.present.size + _ENTRY_BYTES * len(held.present.records)
-            held.used = next(self._clock)
+            held.used, held.since = next(self._clock), time.monotonic()
             self._held[held.name] = held
             total = sum(other.size for other in self._held.values())
             for other in sorted(self._held.values(), key=lambda other: other.used):
@@ -159,10 +164,19 @@ class Holder:
             os.rename(name, os.urandom(12).hex(), src_dir_fd=self._fds["held"], dst_dir_fd=self._fds["trash"])
         self._full.set()
 
+    def drop_idle(self) -> None:
+        """Drop what was not used for `idle_s`: a session that ended leaves no bytes here for long."""
+        with self._lock:
+            before = time.monotonic() - self._idle_s
+            for held in [held for held in self._held.values() if held.since <= before]:
+                del self._held[held.name]
+                self._drop(held)
+
     def _empty_trash(self) -> None:
         while True:
-            self._full.wait()
+            self._full.wait(min(60.0, self._idle_s))
             self._full.clear()
+            self.drop_idle()
             for name in os.listdir(self._fds["trash"]):
                 try:
                     remove(self._fds["trash"], name)
