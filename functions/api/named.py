@@ -93,6 +93,7 @@ _MANY_FILES: Schema = {
     "description": "The files: every part with a file name, which is its relative path in the session.",
     "items": {"type": "string", "format": "binary", "description": "One file."},
 }
+_RPC_ERROR: Schema = {"type": "object", "description": "A JSON-RPC 2.0 error."}
 _UPLOAD_ERRORS = (Code.INVALID_REQUEST, Code.NOT_FOUND, Code.BUSY, Code.TOO_LARGE)
 
 _DOWNLOAD_HEADERS = {
@@ -207,12 +208,10 @@ NAMED: tuple[Named, ...] = (
                 media={"application/json": {"type": "object", "description": "A JSON-RPC 2.0 message."}},
             ),
             202: Sent(text="A notification was taken."),
-            406: Sent(
-                text="`Accept` does not name JSON.",
-                media={"application/json": {"type": "object", "description": "A JSON-RPC 2.0 error."}},
-            ),
+            400: Sent(text="It is no message of the protocol.", media={"application/json": _RPC_ERROR}),
+            406: Sent(text="`Accept` does not name JSON.", media={"application/json": _RPC_ERROR}),
+            413: Sent(text="The message is larger than a JSON body may be."),
         },
-        errors=(Code.INVALID_REQUEST,),
         body={"application/json": {"type": "object", "description": "A JSON-RPC 2.0 message."}},
         body_text="A message of the protocol.",
     ),

@@ -99,7 +99,9 @@ def _entries(script: Mapping[str, Any], pack: bytearray) -> Iterator[Entry]:
 
 
 def _shown(request: RunRequest, script: Mapping[str, Any]) -> str:
-    shown = {"args": list(request.args), "files": [entry.path for entry in request.manifest]}[script["show"]]
+    shown = {"args": list(request.args), "files": [entry.path for entry in request.manifest if entry.kind == "file"]}[
+        script["show"]
+    ]
     return json.dumps(shown, ensure_ascii=False)
 
 

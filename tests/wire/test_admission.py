@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from shared.errors import Code, Failure
 from shared.limits import Limits
+from shared.operations.all import operations
+from shared.operations.base import Call
 from tests.wire.scripted import Scripted, program
 from tests.wire.service import Service, make_key, open_test_room, serving
 
@@ -150,6 +153,19 @@ def test_a_body_is_not_read_for_somebody_who_is_not_admitted(service: Service) -
         )
         answer = sock.recv(65536)
     assert answer.startswith(b"HTTP/1.1 401 ")
+
+
+def test_H3_every_operation_refuses_by_itself_when_nobody_was_admitted(service: Service) -> None:
+    refused = []
+    for name, operation in operations().items():
+        if operation.open:
+            continue
+        with pytest.raises(Failure) as caught:
+            # The input is never looked at: it could not even be read.
+            operation.run(service.room, Call(None), None)
+        assert caught.value.code is Code.FORBIDDEN, name
+        refused.append(name)
+    assert {"exec.run", "exec.programmatic", "files.list", "keys.create"} <= set(refused)
 
 
 def test_programmatic_answers_in_the_order_of_the_contract(service: Service) -> None:

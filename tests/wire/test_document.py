@@ -211,6 +211,7 @@ def test_the_statuses_are_those_that_each_operation_sends(document: Schema) -> N
     assert statuses(document, "get", "/v1/exec/runs/{run_id}") == {"200", "404"}
     assert statuses(document, "put", "/v1/exec/grants/{token}") == {"201", "400", "403", "409"}
     assert statuses(document, "get", "/v1/health") == {"200"}
+    assert statuses(document, "post", "/mcp") == {"200", "202", "400", "406", "413"}
 
 
 def test_what_the_door_answers_is_declared_once(document: Schema) -> None:

@@ -326,12 +326,15 @@ def test_the_next_request_on_a_connection_does_not_stop_the_first(service: Servi
     assert json.loads(first.body)["stdout"] == "first"
 
 
+def post(service: Service, content: dict[str, Any]) -> int:
+    with service.client() as client:
+        return client.post("/v1/exec", json=content).status_code
+
+
 def test_more_runs_than_the_queue_holds_are_429_and_starve_nothing_else(tmp_path: Path) -> None:
     room = open_test_room(tmp_path, Limits(run_queue=3), Scripted())
     with serving(room) as service, service.client() as client:
-        running = [
-            threading.Thread(target=lambda: service.client().post("/v1/exec", json=body(wait=20))) for _ in range(3)
-        ]
+        running = [threading.Thread(target=post, args=(service, body(wait=20))) for _ in range(3)]
         for thread in running:
             thread.start()
         for _ in range(3):

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from functions.api.serve import check_address, is_loopback, serve
-from shared.limits import Limits
+from shared.limits import MIB, Limits
 from shared.settings import BadSetting, Settings
 from tests.wire.scripted import Scripted, program
 from tests.wire.service import open_test_room
@@ -26,7 +26,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from functions.api.serve import serve
-from shared.limits import Limits
+from shared.limits import MIB, Limits
 from shared.settings import Settings
 from tests.wire.scripted import Scripted
 from tests.wire.service import make_key, open_test_room
@@ -115,6 +115,43 @@ def test_what_does_not_finish_is_stopped_and_answered(tmp_path: Path) -> None:
         assert child.returncode == 0
         assert done[0].status_code == 503
         assert done[0].json()["error"] == "executor_unavailable"
+
+
+def peak(pid: int) -> int:
+    """The highest resident memory of a process since `forget_peak`, in bytes."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found
+    return int(found[1]) * 1024
+
+
+def forget_peak(pid: int) -> None:
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def big_form(mib: int) -> Iterator[bytes]:
+    yield b'--b\r\nContent-Disposition: form-data; name="file"; filename="big.bin"\r\n\r\n'
+    for _ in range(mib):
+        yield bytes(MIB)
+    yield b"\r\n--b--\r\n"
+
+
+def test_memory_does_not_grow_with_a_transfer(tmp_path: Path) -> None:
+    """100 MiB take at most 20 MB more than 1 MiB."""
+    peaks: dict[tuple[str, int], int] = {}
+    with process(tmp_path) as (child, key, url):
+        form = {"Content-Type": "multipart/form-data; boundary=b"}
+        with httpx.Client(base_url=url, headers={"X-API-Key": key}, timeout=50, trust_env=False) as client:
+            for mib in (1, 100):
+                forget_peak(child.pid)
+                made = client.post("/v1/upload", content=big_form(mib), headers=form)
+                assert made.json()["files"][0]["size"] == mib * MIB
+                peaks["up", mib] = peak(child.pid)
+                forget_peak(child.pid)
+                with client.stream("GET", f"/v1/download/{made.json()['session_id']}/big.bin") as answer:
+                    assert sum(map(len, answer.iter_bytes(MIB))) == mib * MIB
+                peaks["down", mib] = peak(child.pid)
+    for way in ("up", "down"):
+        assert peaks[way, 100] - peaks[way, 1] < 20_000_000, peaks
 
 
 @pytest.mark.parametrize(
