@@ -9,12 +9,15 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
+_ROOT = re.compile(r"root-[0-9a-f]{12}[a-z0-9-]*")
+"""A finished root. One that is being made has another ending."""
 
 
 class NotInstalled(RuntimeError):
@@ -61,7 +64,8 @@ def find_root(cache: Path) -> Path:
     wanted = Path(shown.stdout.strip() or "/nonexistent")
     if shown.returncode == 0 and wanted.is_dir():
         return wanted
-    others = sorted(cache.glob("root-*"), key=lambda path: path.stat().st_mtime)
+    whole = [path for path in cache.glob("root-*") if _ROOT.fullmatch(path.name)]
+    others = sorted(whole, key=lambda path: path.stat().st_mtime)
     if not others:
         raise NotInstalled("no toolchains are installed: run `make setup`")
     return others[-1]
