@@ -75,8 +75,8 @@ BOMBS = {
 @pytest.mark.parametrize("kind", BOMBS)
 def test_a10_fork_bomb_is_bounded_and_gone(kind: str, namespaces: bool) -> None:
     uid = new_uid()
-    started = Run(Chain(["bash", "-c", BOMBS[kind]], namespaces=namespaces, uid=uid, wall_ms=700, nproc=100))
-    time.sleep(0.5)
+    started = Run(Chain(["bash", "-c", BOMBS[kind]], namespaces=namespaces, uid=uid, wall_ms=500, nproc=100))
+    time.sleep(0.3)
     most = len(processes_of(uid))
     result = started.finish()
     assert processes_of(uid) == []
@@ -90,7 +90,7 @@ def test_a10_fork_bomb_that_shares_the_supervisor_s_user_is_gone(kind: str) -> N
     """As on a platform with one user for everything: stop all, then kill; no kill(-1) is possible."""
     uid = new_uid()
     prefix = as_user(uid)
-    result = Run(Chain(["bash", "-c", BOMBS[kind]], uid=None, prefix=prefix, wall_ms=500, nproc=100)).finish()
+    result = Run(Chain(["bash", "-c", BOMBS[kind]], uid=None, prefix=prefix, wall_ms=400, nproc=100)).finish()
     assert processes_of(uid) == []
     assert result.status["clean"] is True
     assert result.outcome[2] in ("time", None)
@@ -129,7 +129,7 @@ def test_a_run_leaves_other_processes_alone() -> None:
     sleeper = ["sleep", "30"]
     root = subprocess.Popen(sleeper)
     other = subprocess.Popen([*as_user(bystander_uid), *sleeper])
-    neighbour = Run(Chain(["bash", "-c", "echo up; sleep 1; echo done"]))
+    neighbour = Run(Chain(["bash", "-c", "echo up; sleep 0.5; echo done"]))
     try:
         neighbour.wait_for("up")
         assert shell("sleep 30 & kill -9 -1; echo no", enter=["--filter", "0"]).status["clean"] is True
@@ -248,7 +248,7 @@ IMMORTAL = """
 #include <unistd.h>
 int main(void) {
     if (setresuid(0, 0, 0) != 0) return 1;
-    if (fork() == 0) { sleep(2); return 0; }
+    if (fork() == 0) { sleep(1); return 0; }
     return 0;
 }
 """
