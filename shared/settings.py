@@ -14,6 +14,7 @@ from typing import Any
 PREFIX = "WORKROOM_"
 LAYERS = ("clean", "reap", "filter", "paths", "namespaces", "memory", "wipe")
 REQUIRED_LAYERS = ("clean", "reap", "filter", "namespaces", "memory", "wipe")
+_DIGITS = 16
 MCP_GROUPS = ("exec", "files", "uploads", "runs", "health")
 
 
@@ -37,7 +38,9 @@ class Settings:
     cache: Path = _setting(Path("/var/cache/workroom"), "machine cache: toolchain roots and the jail")
     root: Path | None = _setting(None, "toolchain root; default: the one that `make run` made in the cache")
     jail: Path | None = _setting(None, "jail binary; default: the one that `make run` made in the cache")
-    work: Path | None = _setting(None, "folder of the running workspaces, which other users can reach; default: in the cache")
+    work: Path | None = _setting(
+        None, "folder of the running workspaces, which other users can reach; default: in the cache"
+    )
     concurrency: int | None = _setting(None, "programs that run at once; default: twice the cores, 4 at least")
     required_layers: tuple[str, ...] = _setting(
         REQUIRED_LAYERS, "sandbox layers without which no program runs, separated by commas", choices=LAYERS
@@ -73,7 +76,8 @@ class Settings:
 def _parse(name: str, text: str, kind: str, meta: Mapping[str, Any]) -> Any:
     choices: tuple[str, ...] = meta["choices"]
     if kind.startswith("int"):
-        if not text.isascii() or not text.isdigit() or not meta["low"] <= int(text) <= meta["high"]:
+        digits = text.isascii() and text.isdigit() and len(text) <= _DIGITS
+        if not digits or not meta["low"] <= int(text) <= meta["high"]:
             raise BadSetting(f"{name} must be a whole number from {meta['low']} to {meta['high']}")
         return int(text)
     if kind == "bool":

@@ -236,7 +236,10 @@ def _encoded(raw: bytes, wanted: str | None) -> tuple[Any, str]:
 
 def _decoded(data: WriteInput) -> bytes:
     if data.encoding == "utf-8":
-        return data.content.encode("utf-8")
+        try:
+            return data.content.encode("utf-8")
+        except UnicodeEncodeError:
+            raise invalid("content", "must be valid Unicode text") from None
     try:
         raw = base64.b64decode(data.content, validate=True)
     except (binascii.Error, ValueError):

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from shared.domain.ids import digest, short_id
+from shared.domain.ids import digest, is_short_id, short_id
 from shared.domain.session import Head, Lock, Owner, held
 from shared.errors import Code, Failure
 from shared.operations import names
@@ -115,6 +115,8 @@ def load(room: Room, project: str, run_id: str) -> tuple[str, dict[str, Any]] | 
 
     A run whose process is gone has failed: it is told so, never run again.
     """
+    if not is_short_id(run_id):
+        return None
     partition = names.record(project, "run", run_id)
     item = room.state.get(partition, names.RECORD)
     if item is not None and item.attributes["state"] == "running" and not _alive(room, item):
