@@ -55,8 +55,9 @@ def test_output_is_exact_also_at_its_ends(service: Service) -> None:
         ("r", 'cat("π 🤣\\n")\nprint("é")\ncat(nchar("é"), "\\n", sep = "")\n', 'π 🤣\n[1] "é"\n1\n'),
         ("bash", "printf 'é' | wc -m", "1\n"),
         ("bash", "printf 'é🤣' | sed 's/./x/g'; printf '\\n'; x=é; echo ${#x}", "xx\n1\n"),
-        ("py", "import sys, locale as l\nprint(sys.stdout.encoding, sys.getfilesystemencoding(), l.getpreferredencoding())",
-         "utf-8 utf-8 utf-8\n"),
+        ("py", "import sys, locale\nprint(sys.stdout.encoding, sys.getfilesystemencoding())\n"
+               "print(locale.getpreferredencoding())",
+         "utf-8 utf-8\nutf-8\n"),
         ("py", "open('f', 'w').write('é')\nprint(open('f', 'rb').read())\n", "b'\\xc3\\xa9'\n"),
         ("php", "<?php echo mb_strlen('é🤣'), \"\\n\";", "2\n"),
         ("js", "console.log([...'é🤣'].length, Buffer.from('é').length)", "2 2\n"),
