@@ -18,6 +18,7 @@ from sandbox_image.runner import process
 from sandbox_image.runner.holder import Held, Holder, NoFolder
 from sandbox_image.runner.jailed import INSIDE_JAIL, LAYERS, Bounds, Job, Machine, chain
 from sandbox_image.runner.output import Stream
+from sandbox_image.runner.station import living
 from sandbox_image.runner.wipe import wipe
 
 _SUCCEEDED, _STOPPED = 0, 10
@@ -127,7 +128,7 @@ class Bench:
         """Whether a daemon lives on behind the answer: it is there at once, or does its work later."""
         touched = f"{held.path}/touched"
         self._attack(held, layers, "reap-daemon", touched)
-        if on and held.owner is not None and _processes(held.owner.uid):
+        if on and held.owner is not None and living(held.owner.uid):
             return True
         until = time.monotonic() + (_DAEMON_S if on else _PATIENCE_S)
         while not os.path.lexists(touched) and time.monotonic() < until:
@@ -187,19 +188,9 @@ def _folder(held: Held, name: str) -> str:
     return path
 
 
-def _processes(uid: int) -> list[int]:
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError):
-                if os.stat(f"/proc/{name}").st_uid == uid:
-                    found.append(int(name))
-    return found
-
-
 def _end(uid: int) -> None:
     """Kill what an attack that succeeded left, and remove its files."""
-    for pid in _processes(uid):
+    for pid in living(uid):
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
     wipe(uid)

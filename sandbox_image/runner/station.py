@@ -83,7 +83,7 @@ def open_place(work: str) -> str:
 def clear_users(first: int) -> bool:
     """Kill every process of the block and remove its files in shared folders; whether none is left."""
     until = time.monotonic() + _KILL_S
-    while found := _processes(first):
+    while found := living(first, BLOCK):
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in found:
                 with contextlib.suppress(ProcessLookupError):
@@ -94,12 +94,13 @@ def clear_users(first: int) -> bool:
     return wipe(first, BLOCK)
 
 
-def _processes(first: int) -> list[int]:
+def living(first: int, count: int = 1) -> list[int]:
+    """Processes of the users `first` to `first + count - 1`. One that ended and waits for its parent is none."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
-                if first <= _owner(name) < first + BLOCK:
+                if first <= _owner(name) < first + count:
                     found.append(int(name))
     return found
 
