@@ -17,7 +17,7 @@ class Zygote:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._count = 0
+        self._services: list[Service] = []
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.kill.zygote"],
             stdin=subprocess.PIPE,
@@ -28,8 +28,8 @@ class Zygote:
 
     def service(self, data: Path, kill: int | None) -> Service:
         """A service on `data` that dies at the `kill`-th step after it was armed."""
-        self._count += 1
-        control, answers = (self._folder / f"{self._count}.{name}" for name in ("control", "answers"))
+        count = len(self._services)
+        control, answers = (self._folder / f"{count}.{name}" for name in ("control", "answers"))
         for pipe in (control, answers):
             os.mkfifo(pipe)
         command = {"data": str(data), "kill": kill, "control": str(control), "answers": str(answers)}
@@ -38,10 +38,14 @@ class Zygote:
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
         made = json.loads(self._process.stdout.readline())
-        return Service(made["pid"], made["port"], control, answers, (data / "dev.key"))
+        service = Service(made["pid"], made["port"], control, answers, (data / "dev.key"))
+        self._services.append(service)
+        return service
 
     def close(self) -> None:
-        """End it."""
+        """End it, and every service of its that still lives."""
+        for service in self._services:
+            service.end()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -54,6 +58,7 @@ class Service:
 
     def __init__(self, pid: int, port: int, control: Path, answers: Path, key: Path) -> None:
         self.pid = pid
+        self.ended = False
         self._control = control.open("w")
         self._answers = answers.open()
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20, trust_env=False)
@@ -75,7 +80,10 @@ class Service:
         return self._answers.readline()
 
     def end(self) -> None:
-        """Kill it, as a power cut would."""
+        """Kill it, as a power cut would; once."""
+        if self.ended:
+            return
+        self.ended = True
         self.http.close()
         for pipe in (self._control, self._answers):
             pipe.close()
