@@ -38,7 +38,8 @@ class Service:
 
     def all_memory(self) -> float:
         """MB of the service and its executor process."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        threads = Path(f"/proc/{self.pid}/task").iterdir()
+        children = [child for thread in threads for child in (thread / "children").read_text().split()]
         return self.memory() + sum(_memory(int(child), "VmRSS") for child in children)
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,17 +17,36 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 import httpx
 
 from sandbox_image.locate import build_jail
+from shared.executor.wire import RunLimits
 
 LANGS = ("py", "js", "ts", "bash", "r", "php", "go", "rs", "c", "cpp", "java", "d", "f90")
 PROJECT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
 _START_S = 60.0
+CANARIES = {
+    "AWS_SECRET_ACCESS_KEY": "canary-1",
+    "AWS_LAMBDA_RUNTIME_API": "canary-2:9001",
+    "_HANDLER": "canary-3",
+    "BASH_ENV": "/canary-4",
+    "ENV": "/canary-5",
+    "NODE_OPTIONS": "--canary-6",
+    "PYTHONSTARTUP": "/canary-7",
+    "JAVA_TOOL_OPTIONS": "-Dcanary=8",
+    "R_PROFILE_USER": "/canary-9",
+    "PHPRC": "/canary-10",
+    "GOFLAGS": "-canary=11",
+    "RUSTFLAGS": "--canary-12",
+    "LD_LIBRARY_PATH": "/canary-13",
+    "CPATH": "/canary-14",
+    "SOURCE_DATE_EPOCH": "1",
+}
+"""What the service finds in its own environment, and no program may: secrets, and words that change a tool."""
 _READY = re.compile(r"^Workroom is ready: (http://127\.0\.0\.1:\d+)$", re.MULTILINE)
 
 
@@ -98,6 +118,32 @@ class Service:
             headers["X-API-Key"] = key or self.key
         return self.http.request(method, self.url + path, headers=headers, **more)
 
+    def raw(self, method: str, target: str, *, headers: Mapping[str, str], body: bytes = b"") -> bytes:
+        """One request with exactly this target over a socket of its own; the answer as it came, less what is its own.
+
+        Left out are the date and the request's id.
+        """
+        lines = [f"{method} {target} HTTP/1.1", "Host: h", "Connection: close", f"Content-Length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as sock:
+            sock.sendall("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
+            answer = b""
+            while piece := sock.recv(1 << 16):
+                answer += piece
+        head, _, rest = answer.partition(b"\r\n\r\n")
+        kept = [line for line in head.split(b"\r\n") if not line.lower().startswith((b"date:", b"x-request-id:"))]
+        return b"\r\n".join(kept) + b"\r\n\r\n" + rest
+
+    def tool(self, name: str, arguments: Any, *, key: str | None = None) -> httpx.Response:
+        """Call a tool through MCP, as a client that keeps no session."""
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+        headers = {"Accept": "application/json, text/event-stream"}
+        return self.ask("POST", "/mcp", key=key, json=call, headers=headers)
+
+    def make_key(self, project: str, *options: str) -> str:
+        """A key that the operator makes while the service runs."""
+        return _make_key(environment(self.folder), project, *options)
+
     def post(self, body: Any, *, key: str | None = None, **more: Any) -> httpx.Response:
         """`POST /v1/exec`."""
         return self.ask("POST", "/v1/exec", key=key, json=body, **more)
@@ -165,7 +211,7 @@ class Service:
 
 def environment(folder: Path, **settings: str) -> dict[str, str]:
     """The environment of a service whose folders are all in `folder`."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("WORKROOM_")}
+    env = {name: value for name, value in os.environ.items() if not name.startswith("WORKROOM_")} | CANARIES
     cache = Path(os.environ.get("WORKROOM_CACHE", "/var/cache/workroom"))
     env["WORKROOM_CACHE"] = str(cache)
     env["WORKROOM_JAIL"] = str(build_jail(cache))
@@ -198,7 +244,7 @@ def served(command: Sequence[str] = (), *, runs: bool = True, **settings: str) -
         url = _address(process, folder)
         with httpx.Client(timeout=90, trust_env=False, limits=httpx.Limits(max_connections=64)) as http:
             key = (folder / "data" / "dev.key").read_text().strip()
-            service = Service(url, key, _other_key(env), process.pid, folder, http)
+            service = Service(url, key, _make_key(env, "other"), process.pid, folder, http)
             if runs:
                 health = service.ask("GET", "/v1/health").json()
                 assert health["executor"]["ready"], health
@@ -227,9 +273,9 @@ def _address(process: subprocess.Popen[bytes], folder: Path) -> str:
         time.sleep(0.02)
 
 
-def _other_key(env: Mapping[str, str]) -> str:
+def _make_key(env: Mapping[str, str], project: str, *options: str) -> str:
     made = subprocess.run(
-        [workroom(), "keys", "create", "--project", "other"],
+        [workroom(), "keys", "create", "--project", project, *options],
         env=dict(env), capture_output=True, text=True, timeout=30, check=True,
     )  # fmt: skip
     return made.stdout.strip()
@@ -269,10 +315,16 @@ def at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     return results
 
 
+def plain_limits() -> RunLimits:
+    """Limits for a run that goes to an executor directly: 2 s, small numbers."""
+    return RunLimits(
+        wall_ms=2_000, memory_bytes=512 * MIB, processes=256, open_files=256, file_bytes=MIB, tmp_bytes=MIB,
+        stdout_bytes=MIB, stderr_bytes=MIB, flood_bytes=64 * MIB, workspace_bytes=MIB, workspace_entries=100,
+        path_bytes=5_000, path_depth=80, inline_bytes=MIB, small_file_bytes=MIB,
+    )  # fmt: skip
+
+
 def kill(pid: int) -> None:
     """End a process that a service of ours started, without a warning to it."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-Outcome = Literal["TO", "OL", "SG"]

@@ -225,6 +225,7 @@ def test_A14_the_environment_is_an_allow_list(service: Service, lang: str, code:
     for name in names:
         assert not name.startswith(("AWS_", "LAMBDA_", "_HANDLER", "_X_AMZN", "PYTHONPATH", "LD_", "PYTEST", "GITHUB"))
         assert name == "WORKROOM_R" or not name.startswith("WORKROOM"), name
+    assert "canary" not in ran.stdout
     assert service.key not in ran.stdout
     assert str(service.folder) not in ran.stdout
 

@@ -12,10 +12,10 @@ import pytest
 
 from sandbox_image.locate import build_jail, find_root
 from shared.executor.local import LocalExecutor
-from shared.executor.wire import RunAnswer, RunLimits, RunRequest
+from shared.executor.wire import RunAnswer, RunRequest
 from shared.settings import Settings
 from shared.store.local.objects import FileObjects
-from tests.cases.door import MIB, Service, environment, kill, until
+from tests.cases.door import Service, environment, kill, plain_limits, until
 
 BOMBS = {
     "bash": ("bash", ":(){ :|:& };:\nsleep 30"),
@@ -64,15 +64,12 @@ def test_A10_without_name_spaces(tmp_path_factory: pytest.TempPathFactory) -> No
         required_layers=frozenset({"clean", "reap", "filter", "memory"}),
         off=frozenset({"namespaces"}),
     )
-    limits = RunLimits(
-        wall_ms=2_000, memory_bytes=512 * MIB, processes=256, open_files=256, file_bytes=MIB, tmp_bytes=MIB,
-        stdout_bytes=MIB, stderr_bytes=MIB, flood_bytes=64 * MIB, workspace_bytes=MIB, workspace_entries=100,
-        path_bytes=5_000, path_depth=80, inline_bytes=MIB, small_file_bytes=MIB,
-    )  # fmt: skip
 
     def run(lang: str, code: str) -> RunAnswer:
         name = secrets.token_hex(8)
-        return executor.run(RunRequest(run_id=name, workspace="w", lang=lang, code=code, args=(), limits=limits))
+        return executor.run(
+            RunRequest(run_id=name, workspace="w", lang=lang, code=code, args=(), limits=plain_limits())
+        )
 
     try:
         assert not executor.health().layers["namespaces"].active

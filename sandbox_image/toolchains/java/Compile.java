@@ -4,15 +4,18 @@ import com.sun.source.tree.ClassTree;
 import com.sun.source.tree.CompilationUnitTree;
 import com.sun.source.tree.Tree;
 import com.sun.source.util.JavacTask;
+import com.sun.source.util.TaskEvent;
+import com.sun.source.util.TaskListener;
 import java.io.IOException;
-import java.io.PrintStream;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import javax.lang.model.element.Element;
 import javax.lang.model.element.ElementKind;
@@ -21,12 +24,8 @@ import javax.lang.model.element.Modifier;
 import javax.lang.model.element.TypeElement;
 import javax.lang.model.element.VariableElement;
 import javax.lang.model.type.TypeKind;
-import javax.tools.Diagnostic;
-import javax.tools.DiagnosticCollector;
 import javax.tools.JavaCompiler;
-import javax.tools.JavaFileObject;
 import javax.tools.SimpleJavaFileObject;
-import javax.tools.StandardJavaFileManager;
 import javax.tools.ToolProvider;
 
 /**
@@ -51,7 +50,8 @@ public final class Compile {
 
         Outcome outcome = compile(unit, List.of(
             "-proc:none", "-g", "-encoding", "UTF-8", "-implicit:class", "-classpath", workspace, "-d", classes.toString()));
-        outcome.report(System.err);
+        System.err.print(outcome.said);
+        System.err.flush();
         if (!outcome.good) {
             System.exit(1);
         }
@@ -73,7 +73,7 @@ public final class Compile {
      * java.base alone. What that pass accepts means the same against all modules; what it refuses is compiled again
      * with everything, and only that pass speaks.
      */
-    private static Outcome compile(Unit unit, List<String> options) throws IOException {
+    private static Outcome compile(Unit unit, List<String> options) {
         if (!mentionsOtherModules(unit.text)) {
             Outcome narrow = attempt(unit, with(options, "--limit-modules", "java.base"));
             if (narrow.good) {
@@ -81,10 +81,11 @@ public final class Compile {
             }
         }
         Outcome outcome = attempt(unit, options);
-        if (!outcome.good && outcome.wantsPreview()) {
+        if (!outcome.good && outcome.said.contains("--enable-preview")) {
             String release = Integer.toString(Runtime.version().feature());
             outcome = attempt(unit, with(options, "--enable-preview", "--source", release, "-Xlint:-preview"));
             outcome.preview = true;
+            outcome.said = outcome.said.replaceAll("(?m)^Note: .* uses preview features .*\\R(Note: .*-Xlint:preview.*\\R)?", "");
         }
         return outcome;
     }
@@ -106,40 +107,43 @@ public final class Compile {
         return false;
     }
 
-    private static Outcome attempt(Unit unit, List<String> options) throws IOException {
-        Outcome outcome = new Outcome();
+    private static Outcome attempt(Unit unit, List<String> options) {
         JavaCompiler tool = ToolProvider.getSystemJavaCompiler();
-        StandardJavaFileManager files = tool.getStandardFileManager(outcome.seen, null, StandardCharsets.UTF_8);
-        JavacTask task = (JavacTask) tool.getTask(
-            new PrintWriter(outcome.other, true), files, outcome.seen, options, null, List.of(unit));
-        List<String> names = new ArrayList<>();
-        for (CompilationUnitTree tree : task.parse()) {
-            String prefix = tree.getPackageName() == null ? "" : tree.getPackageName() + ".";
-            for (Tree type : tree.getTypeDecls()) {
-                if (type instanceof ClassTree declared) {
-                    names.add(prefix + declared.getSimpleName());
+        StringWriter said = new StringWriter();
+        JavacTask task = (JavacTask) tool.getTask(new PrintWriter(said, true), null, null, options, null, List.of(unit));
+        List<String> declared = new ArrayList<>();
+        Map<String, Boolean> mains = new HashMap<>();
+        task.addTaskListener(new TaskListener() {
+            @Override
+            public void finished(TaskEvent event) {
+                if (event.getKind() == TaskEvent.Kind.PARSE && unit.toUri().equals(event.getSourceFile().toUri())) {
+                    CompilationUnitTree tree = event.getCompilationUnit();
+                    String prefix = tree.getPackageName() == null ? "" : tree.getPackageName() + ".";
+                    for (Tree type : tree.getTypeDecls()) {
+                        if (type instanceof ClassTree named) {
+                            declared.add(prefix + named.getSimpleName());
+                        }
+                    }
+                } else if (event.getKind() == TaskEvent.Kind.ANALYZE && event.getTypeElement() != null) {
+                    TypeElement type = event.getTypeElement();
+                    Boolean usual = hasUsualMain(task, type);
+                    if (usual != null) {
+                        mains.put(task.getElements().getBinaryName(type).toString(), usual);
+                    }
                 }
             }
-        }
-        if (outcome.hasErrors()) {
-            return outcome;
-        }
-        task.analyze();
-        if (outcome.hasErrors()) {
-            return outcome;
-        }
-        for (String name : names) {
-            TypeElement type = task.getElements().getTypeElement(name);
-            Boolean usual = type == null ? null : hasUsualMain(task, type);
-            if (usual != null) {
+        });
+        Outcome outcome = new Outcome();
+        outcome.good = task.call();
+        outcome.said = said.toString();
+        for (String name : declared) {
+            if (mains.containsKey(name)) {
                 outcome.main = name;
                 // A main that is not static or takes no arguments is still a preview of the launcher.
-                outcome.preview = !usual;
+                outcome.preview = !mains.get(name);
                 break;
             }
         }
-        task.generate();
-        outcome.good = !outcome.hasErrors();
         return outcome;
     }
 
@@ -168,50 +172,10 @@ public final class Compile {
 
     /** What one pass said and found. */
     private static final class Outcome {
-        final DiagnosticCollector<JavaFileObject> seen = new DiagnosticCollector<>();
-        final StringWriter other = new StringWriter();
         boolean good;
         boolean preview;
         String main;
-
-        boolean hasErrors() {
-            return count(Diagnostic.Kind.ERROR) > 0;
-        }
-
-        boolean wantsPreview() {
-            for (Diagnostic<?> diagnostic : seen.getDiagnostics()) {
-                if (String.valueOf(diagnostic.getCode()).startsWith("compiler.err.preview.feature.disabled")) {
-                    return true;
-                }
-            }
-            return false;
-        }
-
-        private int count(Diagnostic.Kind... kinds) {
-            int number = 0;
-            for (Diagnostic<?> diagnostic : seen.getDiagnostics()) {
-                number += List.of(kinds).contains(diagnostic.getKind()) ? 1 : 0;
-            }
-            return number;
-        }
-
-        void report(PrintStream to) {
-            StringBuilder text = new StringBuilder();
-            for (Diagnostic<? extends JavaFileObject> diagnostic : seen.getDiagnostics()) {
-                text.append(diagnostic).append('\n');
-            }
-            text.append(other);
-            int errors = count(Diagnostic.Kind.ERROR);
-            int warnings = count(Diagnostic.Kind.WARNING, Diagnostic.Kind.MANDATORY_WARNING);
-            if (errors > 0) {
-                text.append(errors).append(errors == 1 ? " error\n" : " errors\n");
-            }
-            if (warnings > 0) {
-                text.append(warnings).append(warnings == 1 ? " warning\n" : " warnings\n");
-            }
-            to.print(text);
-            to.flush();
-        }
+        String said;
     }
 
     /** The program's source. */
