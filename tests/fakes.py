@@ -28,7 +28,8 @@ from shared.operations.grants import SelfGrants
 from shared.operations.lease import Heart
 from shared.operations.room import Gate, Room
 from shared.store.local import open_local
-from shared.store.ports import Action, Item, Objects, State
+from shared.store.local.objects import FileObjects
+from shared.store.ports import Action, Item, ObjectInfo, Objects, State
 
 EPOCH_MS = 1_800_000_000_000
 SECRET = bytes(range(32))
@@ -233,6 +234,47 @@ class WatchedState:
         return self.inner.sweep(now)
 
 
+class ClockedObjects:
+    """The object port of the real store, in which an object is as old as the test's clock says.
+
+    An object that an executor made is born when it is first seen.
+    """
+
+    def __init__(self, inner: FileObjects, clock: Clock) -> None:
+        self._inner = inner
+        self._clock = clock
+        self._born: dict[str, float] = {}
+        self.staging_swept: list[float] = []
+        self.put_new = inner.put_new
+        self.stage = inner.stage
+        self.read = inner.read
+        self.delete = inner.delete
+        self.delete_prefix = inner.delete_prefix
+        self.grant_read = inner.grant_read
+        self.grant_write = inner.grant_write
+
+    def _aged(self, info: ObjectInfo) -> ObjectInfo:
+        return replace(info, modified=self._born.setdefault(info.key, self._clock() / 1000))
+
+    def see(self) -> None:
+        """Let every object that is there have its birth now, unless it has one."""
+        self.list("p/")
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """See Objects.head."""
+        info = self._inner.head(key)
+        return None if info is None else self._aged(info)
+
+    def list(self, prefix: str, *, after: str | None = None, limit: int = 1000) -> list[ObjectInfo]:
+        """See Objects.list."""
+        return [self._aged(info) for info in self._inner.list(prefix, after=after, limit=limit)]
+
+    def sweep_staging(self, older_than_seconds: float) -> int:
+        """See FileObjects.sweep_staging."""
+        self.staging_swept.append(older_than_seconds)
+        return self._inner.sweep_staging(older_than_seconds)
+
+
 @dataclass
 class House:
     """A room and everything that a test moves in it."""
@@ -241,6 +283,7 @@ class House:
     executor: FakeExecutor
     clock: Clock
     state: WatchedState
+    objects: ClockedObjects
     data: Path
     project: str = "one"
 
@@ -288,9 +331,10 @@ def _house(data: Path, limits: Limits, clock: Clock, owner: Owner, pause: float 
     store = open_local(data)
     state = WatchedState(store.state)
     executor = FakeExecutor(store.objects)
+    objects = ClockedObjects(store.objects, clock)
     room = Room(
         state=state,
-        objects=store.objects,
+        objects=objects,
         executor=executor,
         uploads=SelfGrants(SECRET),
         secret=SECRET,
@@ -300,7 +344,7 @@ def _house(data: Path, limits: Limits, clock: Clock, owner: Owner, pause: float 
         heart=Heart(pause),
         runs=Gate(limits.run_queue),
     )
-    return House(room, executor, clock, state, data)
+    return House(room, executor, clock, state, objects, data)
 
 
 def make_room(tmp_path: Path, *, limits: Limits | None = None, pause: float = 10, **changes: Any) -> House:
