@@ -7,7 +7,7 @@ import os
 
 from shared.domain.ids import short_id
 from shared.errors import Code, Failure, invalid
-from shared.operations import records
+from shared.operations import records, workspace
 from shared.operations.base import Call, Cancel, Route, operation
 from shared.operations.exec_models import RunId, RunInput, RunOutput, RunRecord
 from shared.operations.room import Room
@@ -69,6 +69,8 @@ def start(room: Room, call: Call, data: RunInput) -> RunRecord:
     """
     check(room, data)
     project = call.project
+    if data.session_id is not None:
+        workspace.need(room, project, data.session_id)
     if call.idempotency_key is None:
         return _start(room, project, data, None)
     begun = records.begin(room, project, _key(room, call.idempotency_key), _body(data, "start"))

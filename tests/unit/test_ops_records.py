@@ -366,3 +366,9 @@ def test_a_start_while_the_service_ends_has_failed(house: House) -> None:
     assert found.error["error"] == "executor_unavailable"
     assert house.run(code="x").code == 0
     assert house.room.active == set()
+
+
+@pytest.mark.parametrize("project", [None, "other"])
+def test_a_background_run_in_no_session_of_ours_is_refused_at_once(house: House, project: str | None) -> None:
+    session = "A" * 21 if project is None else house.run(code="x").session_id
+    assert refused(house, "exec.start", project, session_id=session).code is Code.NOT_FOUND
