@@ -258,7 +258,9 @@ class ClockedObjects:
 
     def see(self) -> None:
         """Let every object that is there have its birth now, unless it has one."""
-        self.list("p/")
+        after: str | None = None
+        while page := self.list("p/", after=after):
+            after = page[-1].key
 
     def head(self, key: str) -> ObjectInfo | None:
         """See Objects.head."""

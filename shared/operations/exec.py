@@ -69,8 +69,6 @@ def start(room: Room, call: Call, data: RunInput) -> RunRecord:
     """
     check(room, data)
     project = call.project
-    if data.session_id is not None:
-        workspace.need(room, project, data.session_id)
     if call.idempotency_key is None:
         return _start(room, project, data, None)
     begun = records.begin(room, project, _key(room, call.idempotency_key), _body(data, "start"))
@@ -85,7 +83,12 @@ def start(room: Room, call: Call, data: RunInput) -> RunRecord:
 
 
 def _start(room: Room, project: str, data: RunInput, begun: records.Record | None) -> RunRecord:
-    """Take a place, make the run's record together with the end of its key's record, and hand it over."""
+    """Take a place, make the run's record together with the end of its key's record, and hand it over.
+
+    A session that is not there is 404 now, not in a record that the caller has to ask for.
+    """
+    if data.session_id is not None:
+        workspace.need(room, project, data.session_id)
     record = RunRecord(id=short_id(os.urandom), status="running")
     room.runs.take()
     try:
