@@ -368,7 +368,20 @@ def test_a_start_while_the_service_ends_has_failed(house: House) -> None:
     assert house.room.active == set()
 
 
-@pytest.mark.parametrize("project", [None, "other"])
-def test_a_background_run_in_no_session_of_ours_is_refused_at_once(house: House, project: str | None) -> None:
-    session = "A" * 21 if project is None else house.run(code="x").session_id
-    assert refused(house, "exec.start", project, session_id=session).code is Code.NOT_FOUND
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_background_run_in_an_unknown_or_foreign_session_is_404_at_once(house: House, foreign: bool) -> None:
+    session = house.run(code="x", project="two").session_id if foreign else "A" * 21
+    house.state.transactions.clear()
+    assert refused(house, "exec.start", session_id=session).code is Code.NOT_FOUND
+    assert house.state.transactions == []
+    assert refused(house, "exec.start", session_id=session, idempotency_key="k").code is Code.NOT_FOUND
+    assert house.do("exec.start", {"lang": "py", "code": "x"}, idempotency_key="k").status == "running"
+
+
+def test_a_stored_start_outlives_its_session(house: House) -> None:
+    session = house.run(code="x").session_id
+    first = house.do("exec.start", {"lang": "py", "code": "x", "session_id": session}, idempotency_key="k")
+    settled(house, first.id)
+    house.state.inner.delete_partition(f"p/one/s/{session}")
+    again = house.do("exec.start", {"lang": "py", "code": "x", "session_id": session}, idempotency_key="k")
+    assert again == first
