@@ -74,6 +74,8 @@ _NODE = (
     "--disable-warning=MODULE_TYPELESS_PACKAGE_JSON",
 )
 _JAVA = (
+    # The working folder may hold a .hotspotrc.
+    "-XX:Flags=/dev/null",
     "-XX:+UseSerialGC",
     "-XX:-UsePerfData",
     "-XX:+UnlockDiagnosticVMOptions",
@@ -309,6 +311,8 @@ _TABLE = (
         source="main.d",
         compile=(
             "ldc2",
+            # Named, because the compiler would look into the working folder first.
+            "-conf=/etc/ldc2.conf",
             "-O1",
             "--linkonce-templates",
             "-i",

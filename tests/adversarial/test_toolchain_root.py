@@ -211,6 +211,8 @@ def test_a_workspace_full_of_traps_does_not_reach_our_own_start(root: Path, plac
     (workspace / "package.json").write_text("{ not json")
     (workspace / "go.mod").write_text("not a module file")
     (workspace / "tsconfig.json").write_text("{ not json")
+    (workspace / "ldc2.conf").write_text("{ not a configuration")
+    (workspace / ".hotspotrc").write_text("-XX:+Trapped")
     (workspace / "stdio.h").write_text("#error trapped\n")
     programs = {
         "py": "print('ok')",
@@ -221,6 +223,8 @@ def test_a_workspace_full_of_traps_does_not_reach_our_own_start(root: Path, plac
         "php": '<?php echo "ok\\n";',
         "go": 'package main\nimport "fmt"\nfunc main() { fmt.Println("ok") }\n',
         "c": '#include <stdio.h>\nint main(void) { puts("ok"); return 0; }\n',
+        "d": 'import std.stdio;\nvoid main() { writeln("ok"); }\n',
+        "java": 'class A { public static void main(String[] a) { System.out.println("ok"); } }\n',
     }
     for lang, code in programs.items():
         ran = _run(root, place, lang, code)
