@@ -135,6 +135,10 @@ _TABLE = (
         title="TypeScript",
         source="main.ts",
         compile=(
+            # Elsewhere than in the workspace, whose package.json the bundler would read.
+            "env",
+            "-C",
+            "/",
             "esbuild",
             "{src}",
             "--outfile={build}/main.js",
