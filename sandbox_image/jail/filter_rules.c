@@ -36,6 +36,11 @@ static struct scmp_arg_cmp has_flag(unsigned argument, uint64_t flag) {
 
 enum { TIOCLINUX_REQUEST = 0x541c, NEW_TIME_NAMESPACE = 0x80, WHO_PROCESS_PRIO = 0, WHO_PROCESS_IO = 1 };
 
+/* Ways to take disk blocks behind the end of a file, where neither its size nor the limit of a file's size sees
+ * them. fallocate(2) may only give room back (punch a hole, collapse a range); the rest answers "not supported", as
+ * on a file system without it, and the C library's posix_fallocate writes instead. */
+enum { RESERVE = 0x40305828, RESERVE_64 = 0x4030582a, RESERVE_ZERO = 0x40305839, GIVES_BACK = 0x02 | 0x08 };
+
 /* The newest system call that the lists below were written for (open_tree_attr, file_getattr, file_setattr);
  * later ones get ENOSYS, as on an older kernel. Numbers above 424 are the same on every architecture. */
 enum { OPEN_TREE_ATTR = 467, NEWEST_KNOWN = 469 };
@@ -117,6 +122,11 @@ static bool refuse_by_argument(scmp_filter_ctx filter) {
                 refuse_when(filter, SCMP_SYS(socketpair), differs(0, AF_UNIX)) &&
                 refuse_when(filter, SCMP_SYS(ioctl), equals(1, TIOCSTI)) &&
                 refuse_when(filter, SCMP_SYS(ioctl), equals(1, TIOCLINUX_REQUEST)) &&
+                refuse_when(filter, SCMP_SYS(ioctl), equals(1, RESERVE)) &&
+                refuse_when(filter, SCMP_SYS(ioctl), equals(1, RESERVE_64)) &&
+                refuse_when(filter, SCMP_SYS(ioctl), equals(1, RESERVE_ZERO)) &&
+                seccomp_rule_add(filter, SCMP_ACT_ERRNO(EOPNOTSUPP), SCMP_SYS(fallocate), 1,
+                                 lacks_flag(1, GIVES_BACK)) == 0 &&
                 refuse_when(filter, SCMP_SYS(prlimit64), differs(0, 0)) &&
                 refuse_when(filter, SCMP_SYS(setpriority), differs(0, WHO_PROCESS_PRIO)) &&
                 refuse_when(filter, SCMP_SYS(ioprio_set), differs(0, WHO_PROCESS_IO));

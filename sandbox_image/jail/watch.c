@@ -8,7 +8,9 @@
  *
  * One pass may see two files of which the second was made after the first went. A limit therefore bites when
  * two passes in a row are over it. Files that were deleted but are still open count too: they fill the disk
- * without being in the tree. */
+ * without being in the tree. What no look can find, as a deleted file that is only mapped, or a descriptor on its
+ * way through a socket, meets the brake: where the disk is nearly full, a run since whose begin more than its limit
+ * went is stopped. */
 #include "jail.h"
 
 #include <dirent.h>
@@ -16,12 +18,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 enum { SLICE = 256, KEPT_LEVELS = 192, BUFFER = 32768, MAX_LEVELS = 1 << 20, MOST_STEPS = 1 << 18 };
 /* A pass every 100 ms, and six times as long asleep as awake: at most 15 % of one core. */
 static const int64_t pass_ns = 100 * 1000000, idle_factor = 6;
+/* The brake's reserve: a tenth of the disk, but no more than this. */
+static const int64_t most_reserve = 8LL << 30;
+/* A folder's own size counts above this: emptied, it keeps the blocks that its names took. */
+static const long long folder_bytes = 64 << 10;
 
 struct entry {
     ino64_t inode;
@@ -44,6 +51,7 @@ struct watch {
     dev_t device;
     long long byte_limit, entry_limit; /* 0: none */
     long long bytes, entries, steps;
+    int64_t free_before, reserve;
     struct level *level;
     size_t depth, room; /* depth 0: between passes */
     bool reading;       /* the deepest level's entries are not all read */
@@ -54,6 +62,21 @@ struct watch {
     int64_t begin, due;
     char buffer[BUFFER] __attribute__((aligned(8)));
 };
+
+/* Bytes that others than root may still write to the workspace's file system, and its size; -1: unknown. */
+static int64_t free_bytes(int root, int64_t *size) {
+    struct statvfs info;
+    if (fstatvfs(root, &info) != 0) {
+        return -1;
+    }
+    *size = (int64_t)info.f_blocks * (int64_t)info.f_frsize;
+    return (int64_t)info.f_bavail * (int64_t)info.f_frsize;
+}
+
+static bool brake(const struct watch *watch) {
+    int64_t size = 0, now = watch->byte_limit > 0 ? free_bytes(watch->root, &size) : -1;
+    return now >= 0 && now < watch->reserve && watch->free_before - now > watch->byte_limit;
+}
 
 struct watch *watch_open(const char *dir, long long bytes, long long entries) {
     int root = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -66,6 +89,9 @@ struct watch *watch_open(const char *dir, long long bytes, long long entries) {
     watch->device = info.st_dev;
     watch->byte_limit = bytes;
     watch->entry_limit = entries;
+    int64_t size = 0;
+    watch->free_before = free_bytes(root, &size);
+    watch->reserve = size / 10 < most_reserve ? size / 10 : most_reserve;
     watch->unlinked = unlinked_open(info.st_dev);
     watch->due = now_ns() + pass_ns / 2;
     return watch;
@@ -92,6 +118,7 @@ static bool push(struct watch *watch, int fd) {
         close(parent->fd);
         parent->fd = -1;
     }
+    watch->bytes += info.st_size > folder_bytes ? info.st_size : 0;
     watch->level[watch->depth++] = (struct level){.fd = fd, .device = info.st_dev, .inode = info.st_ino};
     watch->reading = true;
     watch->at = watch->filled = 0;
@@ -224,11 +251,11 @@ enum watch_result watch_step(struct watch *watch, pid_t root) {
     if (done && compare(watch) == WATCH_FINE) {
         done = unlinked_step(watch->unlinked, &watch->bytes);
     }
-    enum watch_result now = compare(watch), result = WATCH_FINE;
+    enum watch_result now = compare(watch), result = brake(watch) ? WATCH_BYTES : WATCH_FINE;
     int64_t rest = now_ns() + idle_factor * (cpu_ns() - cpu);
     watch->due = rest;
     if (done) {
-        result = watch->last == now ? now : WATCH_FINE;
+        result = result == WATCH_FINE && watch->last == now ? now : result;
         if (now == WATCH_FINE && watch->begin + pass_ns > rest) {
             watch->due = watch->begin + pass_ns;
         }
