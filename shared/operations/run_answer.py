@@ -20,7 +20,7 @@ def run_output(
     room: Room, session: str, answer: RunAnswer, merged: Merged, notes: Sequence[str], more: Sequence[str]
 ) -> RunOutput:
     """The answer. `notes` stand before the program's own stderr, `more` and what was not kept behind it."""
-    after = list(more)
+    after = [*more, *_end(room, answer)]
     after += [f"workroom: {shown(path)} was not kept: {why}" for path, why in answer.lost]
     after += [f"workroom: {shown(entry.path)} is read-only: the change was not kept" for entry in merged.kept]
     after += [f"workroom: {shown(path)} was not kept: a read-only file is in its place" for path in merged.dropped]
@@ -44,6 +44,13 @@ def run_output(
         message=_message(answer),
         wall_time=answer.wall_ms,
     )
+
+
+def _end(room: Room, answer: RunAnswer) -> list[str]:
+    """What stderr says of an end that the program leaves unsaid: clients show no `code` and no `status` (A3, A8.5)."""
+    if answer.stdout_cut and answer.reason is None:
+        return [f"stdout was cut: it is longer than {room.limits.stdout_bytes} bytes"]
+    return [f"exited with code {answer.code}"] if answer.code and not answer.stderr else []
 
 
 def _file(room: Room, session: str, entry: Entry, inherited: bool | None) -> OutputFile:

@@ -55,26 +55,27 @@ def test_D11_20_runs_at_once_in_one_session_lose_nothing(build: Callable[..., Ho
     session = house.run().session_id
     gate = threading.Barrier(20)
     inside = threading.Semaphore(1)
+    written: list[int] = []
     answers: list[Any] = []
 
     def one(number: int) -> None:
         def script(desk: Desk) -> None:
             assert inside.acquire(blocking=False), "two programs in one session"
-            assert sum(name.startswith("f") for name in desk.before) == len(answers)
+            assert sorted(desk.before) == sorted(f"f{one}" for one in written), "each begins where the last ended"
             desk.write(f"f{number}", str(number))
+            written.append(number)
             inside.release()
 
         house.executor.scripts[f"p{number}"] = script
         gate.wait(20)
-        answer = house.run(code=f"p{number}", session_id=session)
-        answers.append(answer)
+        answers.append(house.run(code=f"p{number}", session_id=session))
 
     threads = [threading.Thread(target=one, args=(number,)) for number in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert len(answers) >= 19
+    assert len(answers) == 20
     assert {path: house.text(session, path) for path in house.names(session)} == {f"f{n}": str(n) for n in range(20)}
 
 

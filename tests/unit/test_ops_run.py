@@ -269,10 +269,19 @@ def test_A8_5_a_program_that_fails_is_a_successful_call(
 
     answer = house.run(script)
     assert (answer.code, answer.signal, answer.status) == (code, signal, status)
-    assert (answer.stdout, answer.stderr) == ("partial", "why\n")
+    cut = "stdout was cut: it is longer than 1048576 bytes\n" if end == {"stdout_cut": True} else ""
+    assert (answer.stdout, answer.stderr) == ("partial", "why\n" + cut)
     assert (message is None) == (answer.message is None)
     assert message is None or message.lower() in (answer.message or "").lower()
     assert house.names(answer.session_id) == ["made"]
+
+
+@pytest.mark.parametrize(("code", "said"), [(0, ""), (3, "exited with code 3\n")])
+def test_A3_a_program_that_fails_in_silence_has_a_line_on_stderr(house: House, code: int, said: str) -> None:
+    def script(desk: Desk) -> None:
+        desk.code = code
+
+    assert house.run(script).stderr == said
 
 
 def test_what_was_not_kept_is_named_on_lines_of_its_own(house: House) -> None:
