@@ -12,7 +12,6 @@ import ipaddress
 import json
 import logging
 import resource
-import secrets
 import signal
 import socket
 import sys
@@ -20,35 +19,19 @@ import threading
 from collections.abc import Callable, Generator
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from functions.api.access import ACCESS, ERRORS
 from functions.api.app import create_app
+from functions.api.protocol import KEEP_ALIVE_S, Protocol
 from functions.api.workers import Workers
-from shared.errors import Code, Failure
 from shared.operations.room import Room
 from shared.settings import BadSetting, Settings
 
-KEEP_ALIVE_S = 120
-"""Idle sockets live longer than any client's pool keeps them (exec.md A3: at least 60 s)."""
 _FINISH_S = 5
 _GRACE_S = 20
 _FILES = 65_536
 
 Janitor = Callable[[], object]
-
-
-class _Protocol(HttpToolsProtocol):
-    """uvicorn's protocol, whose answer to what is no HTTP has our body (exec.md A8.9)."""
-
-    def send_400_response(self, msg: str) -> None:
-        body = json.dumps(Failure(Code.INVALID_REQUEST, "The request is not valid HTTP.").body()).encode()
-        head = (
-            f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-            f"x-request-id: {secrets.token_hex(12)}\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode("ascii") + body)
-        self.transport.close()
 
 
 def check_address(settings: Settings) -> None:
@@ -78,7 +61,7 @@ def make_config(settings: Settings, room: Room) -> tuple[uvicorn.Config, Workers
         host=settings.host,
         port=settings.port,
         loop="uvloop",
-        http=_Protocol,
+        http=Protocol,
         ws="none",
         lifespan="off",
         log_config=None,
