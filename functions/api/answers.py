@@ -21,7 +21,12 @@ def output_bytes(output: BaseModel) -> bytes:
         return output.model_dump_json(by_alias=True).encode("utf-8")
     except (PydanticSerializationError, UnicodeEncodeError):
         data = clean(output.model_dump(mode="python", by_alias=True))
-        return json.dumps(data, ensure_ascii=False).encode("utf-8")
+        return compact(data)
+
+
+def compact(data: object) -> bytes:
+    """JSON in UTF-8 without needless spaces, as every answer of this door is written (exec.md A7)."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
 
 
 def answer(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> Response:
@@ -34,5 +39,4 @@ def refusal(failure: Failure, headers: Mapping[str, str] | None = None) -> Respo
     named = {**failure.headers(), **(headers or {})}
     if failure.code is Code.UNAUTHORIZED:
         named["WWW-Authenticate"] = "Bearer"
-    body = json.dumps(clean(failure.body()), ensure_ascii=False).encode("utf-8")
-    return answer(failure.code.status, body, named)
+    return answer(failure.code.status, compact(clean(failure.body())), named)

@@ -7,7 +7,6 @@ listed and each operation refuses by itself.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import anyio.abc
 import anyio.to_thread
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from functions.api.answers import compact
 from shared.errors import Code, Failure
 from shared.operations.base import Cancel, Operation
 from shared.operations.room import Room
@@ -96,7 +96,7 @@ def _watched(receive: Receive, tasks: anyio.abc.TaskGroup, cancel: Cancel) -> Re
 
 
 async def _refuse(failure: Failure, send: Send, headers: dict[str, str]) -> None:
-    body = json.dumps(failure.body()).encode()
+    body = compact(failure.body())
     named = {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
     raw = [(name.lower().encode(), value.encode()) for name, value in named.items()]
     await send({"type": "http.response.start", "status": failure.code.status, "headers": raw})

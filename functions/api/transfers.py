@@ -6,7 +6,6 @@ no session: what it staged is discarded.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterator
 from email.utils import formatdate
 
@@ -15,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from functions.api.addresses import decoded
-from functions.api.answers import answer, output_bytes
+from functions.api.answers import answer, compact, output_bytes
 from functions.api.disposition import attachment, boundary
 from functions.api.headers import content_length, single
 from functions.api.jsonbody import pieces
@@ -149,7 +148,7 @@ async def _stream(workers: Workers, source: Iterator[bytes], first: bytes | None
 
 def _no_such_range(size: int) -> Response:
     body = {"error": Code.INVALID_REQUEST.value.code, "message": f"`Range` must lie within {size} bytes."}
-    return answer(416, json.dumps(body).encode(), {"Accept-Ranges": "bytes", "Content-Range": f"bytes */{size}"})
+    return answer(416, compact(body), {"Accept-Ranges": "bytes", "Content-Range": f"bytes */{size}"})
 
 
 def _next(source: Iterator[bytes]) -> bytes | None:

@@ -101,7 +101,7 @@ def takes_empty_body(operation: AnyOperation) -> bool:
 
 
 def _body(operation: AnyOperation, raw: bytes, params: dict[str, str]) -> dict[str, Any]:
-    if not raw.strip() and takes_empty_body(operation):
+    if operation.name in _BODILESS or (not raw.strip() and takes_empty_body(operation)):
         return {}
     return {name: value for name, value in parse_json(raw).items() if name not in params}
 

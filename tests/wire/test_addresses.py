@@ -62,7 +62,7 @@ def test_H2_an_address_that_is_not_served_is_401_and_then_404(service: Service, 
     assert opened.status == 404
     assert "location" not in opened.headers
     if method != "HEAD":
-        assert opened.body == b'{"error": "not_found", "message": "Not found."}'
+        assert opened.body == b'{"error":"not_found","message":"Not found."}'
 
 
 @pytest.mark.parametrize("target", ["//v1/exec", "/v1//exec", "/v1/exec///exec", "///v1///exec", "/v1//exec?lang=js"])
@@ -178,7 +178,7 @@ def test_what_is_no_http_gets_an_error_body_too(service: Service) -> None:
     for raw in (b"nonsense\r\n\r\n", b"GET /\xff HTTP/1.1\r\nHost: h\r\n\r\n", b"GET / HTTP/1.1\r\nbad header\r\n\r\n"):
         answer = service.send(raw)
         assert answer.status == 400
-        assert b'"error": "invalid_request"' in answer.body
+        assert b'"error":"invalid_request"' in answer.body
         assert answer.headers["x-request-id"]
 
 

@@ -15,7 +15,7 @@ from shared.operations.base import Call
 from tests.wire.scripted import Scripted, program
 from tests.wire.service import Service, make_key, open_test_room, serving
 
-REFUSED = b'{"error": "unauthorized", "message": "A valid credential is required."}'
+REFUSED = b'{"error":"unauthorized","message":"A valid credential is required."}'
 
 
 def basic(user: str, password: str) -> str:
@@ -110,7 +110,7 @@ def test_a_service_without_any_key_is_503(tmp_path: Path) -> None:
         for headers in ({}, {"X-API-Key": "wr_" + "x" * 42}):
             status, body = ask(service, headers)
             assert status == 503
-            assert b'"error": "not_configured"' in body
+            assert b'"error":"not_configured"' in body
         assert service.ask("GET", "/v1/health", key="").status == 200
         assert service.ask("GET", "/v1/health", key="wr_" + "x" * 42).status == 200
 
@@ -176,9 +176,9 @@ def test_programmatic_answers_in_the_order_of_the_contract(service: Service) -> 
         assert service.ask("POST", base, body=b"[]").status == 400
         answer = service.ask("POST", base, body=b'{"code":"x"}')
         assert answer.status == 501
-        assert b'"error": "unsupported_capability"' in answer.body
+        assert b'"error":"unsupported_capability"' in answer.body
         assert b"suspends a run on each tool call" in answer.body
         assert b"continuation token" in answer.body
         assert service.ask("POST", base + "/cancel", key="").status == 401
-        for body in (b"", b"{}", b'{"request_id":"r"}'):
+        for body in (b"", b"{}", b'{"request_id":"r"}', b'{"request_id":5}', b"[]", b"not json", b"\xff"):
             assert service.ask("POST", base + "/cancel", body=body).status == 202

@@ -99,6 +99,19 @@ def test_G7_a_program_that_fails(real: Service, base: str) -> None:
     assert made == {**QUIET, "stdout": "out\n", "stderr": "err\n", "code": 3}
 
 
+def test_a_failure_without_a_word_is_told_on_stderr(real: Service) -> None:
+    """Clients show a model neither `code` nor `status` (exec.md A3, A8.5)."""
+    made = run(real, "bash", "echo out; exit 3")
+    made.pop("session_id")
+    assert made == {**QUIET, "stdout": "out\n", "stderr": "exited with code 3\n", "code": 3}
+
+
+def test_a_cut_output_is_told_on_stderr(real: Service) -> None:
+    made = run(real, "py", f"import sys\nprint('x' * {2 * MIB})\nsys.stderr.write('careful')\nsys.exit(4)\n")
+    assert (made["status"], made["code"]) == ("OL", 4)
+    assert made["stderr"] == f"careful\nstdout was cut: it is longer than {MIB} bytes\n"
+
+
 @pytest.mark.parametrize("base", BASES)
 def test_a_program_that_does_not_compile(real: Service, base: str) -> None:
     made = run(real, "c", "int main(", base)
