@@ -133,12 +133,12 @@ def _in_background(room: Room, project: str, data: RunInput, owned: records.Reco
             except Failure as failure:
                 room.state.transact([records.finished(room, owned, failure.body(), "failed")])
             except Exception as error:
-                _LOG.error("background run failed", extra={"kind": type(error).__name__})
+                _LOG.error("a background run failed: %s", type(error).__name__)
                 code = Code.STORE_UNAVAILABLE if isinstance(error, StoreUnavailable) else Code.INTERNAL
                 room.state.transact([records.finished(room, owned, Failure(code).body(), "failed")])
     except Exception as error:
         # Its end could not be written: the record still says running, but in nobody's hand, which reads as failed.
-        _LOG.error("the end of a background run is lost", extra={"kind": type(error).__name__})
+        _LOG.error("the end of a background run is lost: %s", type(error).__name__)
     finally:
         room.runs.leave()
 

@@ -55,7 +55,7 @@ def sweep(room: Room) -> Swept:
     objects = _remove_orphans(room)
     if isinstance(room.objects, Staging):
         room.objects.sweep_staging(_STAGED_S)
-    _LOG.info("swept", extra={"sessions": sessions, "objects": objects, "records": records})
+    _LOG.info("swept %d sessions, %d objects, %d records", sessions, objects, records)
     return Swept(sessions, objects, records)
 
 
@@ -139,7 +139,7 @@ def _named(room: Room, owner: str) -> Container[str] | None:
         if read.gone:
             return ()
         try:
-            return workspace.manifest_of(room, read).blobs | {read.pointer}
+            return workspace.manifest_of(room, read, hold=False).blobs | {read.pointer}
         except StoreUnavailable:
             _LOG.error("a manifest cannot be read; its session's objects are kept")
             return None

@@ -55,4 +55,4 @@ class Heart:
                     with self._wake:
                         self._beats.pop(token, None)
                 except Exception as error:
-                    _LOG.warning("a lease was not renewed", extra={"kind": type(error).__name__})
+                    _LOG.warning("a lease was not renewed: %s", type(error).__name__)

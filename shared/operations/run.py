@@ -5,6 +5,7 @@ Either the whole next version of the workspace is committed together with the ru
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from shared.operations.run_answer import run_output
 from shared.operations.workspace import Opened
 from shared.store.ports import Action, Conflict, Item, PutIf, PutNew
 
+_LOG = logging.getLogger("workroom.run")
 _FAILED = {
     "unavailable": Code.EXECUTOR_UNAVAILABLE,
     "broken": Code.EXECUTOR_BROKEN,
@@ -142,7 +144,9 @@ def _commit(room: Room, opened: Opened, manifest: Manifest | None, also: Sequenc
     try:
         workspace.commit_run(room, opened, manifest, also)
     except rules.Fenced:
-        raise Failure(Code.BUSY, "The session was taken over meanwhile; nothing of the run is kept.") from None
+        raise Failure(
+            Code.BUSY, "The session was taken over meanwhile; nothing of the run is kept.", retry_after=1
+        ) from None
     except Conflict:
         raise Failure(Code.IN_PROGRESS) from None
 
@@ -183,8 +187,11 @@ def _execute(room: Room, request: wire.RunRequest, cancel: Cancel) -> wire.RunAn
         answer = room.executor.run(request)
         judge(answer, request, lambda key: info.size if (info := room.objects.head(key)) else None)
     except ExecutorFailed as error:
+        # Its words may be a program's: only the kind is logged.
+        _LOG.error("run %s: the executor failed: %s", request.run_id, error.kind)
         raise Failure(_FAILED[error.kind]) from error
     except BrokenAnswer as error:
+        _LOG.error("run %s: its answer was refused: %s", request.run_id, error)
         raise Failure(Code.EXECUTOR_BROKEN) from error
     if answer.reason == "stopped":
         raise Failure(Code.CANCELLED if cancel.requested else Code.EXECUTOR_BROKEN)

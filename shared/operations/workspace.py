@@ -79,8 +79,8 @@ def creation(opened: Opened, head: Head) -> list[Action]:
     ]
 
 
-def manifest_of(room: Room, head: Head) -> Manifest:
-    """The manifest that a head is at. Errors: StoreUnavailable where the store does not have it."""
+def manifest_of(room: Room, head: Head, *, hold: bool = True) -> Manifest:
+    """The manifest that a head is at; `hold` keeps it decoded for the next. Errors: StoreUnavailable, it is lost."""
     where = head.inline or head.pointer
     if not where:
         return Manifest()
@@ -91,7 +91,8 @@ def manifest_of(room: Room, head: Head) -> Manifest:
             found = Manifest.decode(data)
         except (BadManifest, ObjectMissing, ValueError) as error:
             raise StoreUnavailable("manifest") from error
-        room.manifests.put(where, found)
+        if hold:
+            room.manifests.put(where, found)
     return found
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -264,6 +266,18 @@ def test_a_manifest_that_cannot_be_read_keeps_its_objects_and_no_others(build: C
     with pytest.raises(StoreUnavailable):
         house.names(broken)
     assert house.names(well) == ["b"]
+
+
+def test_an_object_is_as_old_as_its_key_not_as_its_bytes(house: House) -> None:
+    """Else the first file of a batch that came in slowly would be an orphan of age before it is named."""
+    folder = house.data / "objects" / "staging"
+    with house.objects.stage() as stage:
+        stage.write(b"bytes that came an hour ago")
+        (part,) = folder.iterdir()
+        os.utime(part, (time.time() - 3_600,) * 2)
+        stage.commit("p/one/s/x/y")
+    (stored,) = [path for path in (house.data / "objects" / "keys").rglob("*") if path.is_file()]
+    assert time.time() - stored.stat().st_mtime < 600
 
 
 def test_many_objects_are_swept_in_pages(house: House) -> None:

@@ -354,6 +354,19 @@ def test_an_answer_that_breaks_the_contract_commits_nothing(house: House) -> Non
     assert seen == ["a"]
 
 
+def test_K20_why_a_run_was_refused_is_logged_without_a_word_of_the_program(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.executor.fail = ExecutorFailed("broken", 'x\n{"level": "ERROR"}')
+    refused(house)
+    house.executor.fail = None
+    house.executor.twist = lambda answer: replace(answer, changes=(Entry("../secret\nname", "dir", 0o755),))
+    refused(house)
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first.endswith(": the executor failed: broken")
+    assert second.endswith(": its answer was refused: a path must not have an empty, `.` or `..` segment")
+
+
 def test_an_unexpected_error_frees_the_session(house: House) -> None:
     home = house.put("a").session_id
 

@@ -82,6 +82,8 @@ class FileStage:
         with _errors():
             with contextlib.suppress(OSError):
                 os.setxattr(self._descriptor, _DIGEST, self.sha256.encode())
+            # Its age is the object's, not that of bytes that came long before the last of a slow upload.
+            os.utime(self._descriptor)
             os.fsync(self._descriptor)
             try:
                 filegrant.link_new(self._part, path)
