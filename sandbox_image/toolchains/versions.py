@@ -32,11 +32,12 @@ for lang in langs:
             reason = reason or f"{command[0]} does not run"
     except (OSError, subprocess.TimeoutExpired):
         reason = reason or f"{command[0]} does not run"
+    install = "npm install node@24" if "npm" in reason else f"apt-get install {' '.join(packages)}"
     entries[lang] = {
         "present": not reason,
         "version": version,
         "packages": packages,
         "reason": reason,
-        "install": "" if not reason else f"apt-get install {' '.join(packages)}",
+        "install": "" if not reason else install,
     }
 pathlib.Path(output).write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
