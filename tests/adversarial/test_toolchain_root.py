@@ -18,7 +18,7 @@ import pytest
 from sandbox_image.languages import BASE_ENV, LANGUAGES, compile_argv, run_argv
 
 TOOLCHAINS = Path(__file__).resolve().parents[2] / "sandbox_image" / "toolchains"
-UID = 40777
+UID = 61777
 
 
 def _root() -> Path:
@@ -262,3 +262,107 @@ def test_a_hello_leaves_nothing_in_the_workspace_and_takes_its_arguments(root: P
         ran = _run(root, place, lang, code, *args)
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "|".join(args) + "\n", ""), lang
         assert list((place / "workspace").iterdir()) == [], lang
+
+
+def test_r_draws_into_pictures_only_when_it_draws(root: Path, place: Path) -> None:
+    workspace = place / "workspace"
+    (workspace / "plot-1.png").write_text("mine")
+    quiet = _run(root, place, "r", "settings <- par(mfrow = c(1, 2)); x <- hist(c(1, 2), plot = FALSE); print(1)")
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "[1] 1\n", "")
+    assert [path.name for path in workspace.iterdir()] == ["plot-1.png"]
+    drawn = _run(root, place, "r", "x <- hist(c(1, 2, 2)); plot(1:3)")
+    assert (drawn.returncode, drawn.stdout, drawn.stderr) == (0, "", "")
+    assert sorted(path.name for path in workspace.iterdir()) == ["plot-1.png", "plot-2.png", "plot-3.png"]
+    assert (workspace / "plot-1.png").read_text() == "mine"
+    assert (workspace / "plot-2.png").read_bytes().startswith(b"\x89PNG\r\n")
+
+
+def test_r_has_its_usual_search_path_and_default_packages(root: Path, place: Path) -> None:
+    ran = _run(root, place, "r", "cat(search(), '|', getOption('defaultPackages'), '|', utils::osVersion)")
+    usual = ".GlobalEnv package:stats package:graphics package:grDevices package:utils package:datasets"
+    usual += " package:methods Autoloads package:base"
+    assert ran.stdout == f"{usual} | datasets utils grDevices graphics stats methods | Debian GNU/Linux 13 (trixie)"
+
+
+def test_a_program_imports_what_lies_in_the_workspace(root: Path, place: Path) -> None:
+    workspace = place / "workspace"
+    (workspace / "aid.py").write_text("WORD = 'workspace'\n")
+    (workspace / "aid.js").write_text("exports.WORD = 'workspace';\n")
+    (workspace / "more.ts").write_text("export enum Word { A = 'workspace' }\nexport interface Shape { x: number }\n")
+    (workspace / "aid.h").write_text('#define WORD "workspace"\n')
+    (workspace / "Aid.java").write_text('public class Aid { static String WORD = "workspace"; }\n')
+    (workspace / "aid.d").write_text('module aid;\nstring word() { return "workspace"; }\n')
+    (workspace / "go.mod").write_text("module example.test/m\n\ngo 1.24\n")
+    (workspace / "aid").mkdir()
+    (workspace / "aid" / "aid.go").write_text('package aid\n\nconst Word = "workspace"\n')
+    programs = {
+        "py": "import aid; print(aid.WORD)",
+        "js": "const { WORD } = require('./aid'); import('./aid.js').then((aid) => console.log(WORD && aid.WORD));",
+        "ts": "import { Word, Shape } from './more'; const shape: Shape = { x: 1 };\n"
+        "const { WORD } = require('./aid'); console.log(shape.x && WORD && Word.A);",
+        "c": '#include <stdio.h>\n#include "aid.h"\nint main(void) { puts(WORD); }\n',
+        "cpp": '#include <iostream>\n#include "aid.h"\nint main() { std::cout << WORD << "\\n"; }\n',
+        "java": "class A { public static void main(String[] a) { System.out.println(Aid.WORD); } }\n",
+        "d": "import std.stdio, aid;\nvoid main() { writeln(word()); }\n",
+        "go": 'package main\n\nimport (\n"fmt"\n"example.test/m/aid"\n)\n\nfunc main() { fmt.Println(aid.Word) }\n',
+    }
+    before = sorted(path.name for path in workspace.rglob("*"))
+    for lang, code in programs.items():
+        ran = _run(root, place, lang, code)
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "workspace\n", ""), lang
+        assert sorted(path.name for path in workspace.rglob("*")) == before, lang
+
+
+def test_java_runs_the_first_class_with_a_main_and_ends_as_java_does(root: Path, place: Path) -> None:
+    code = (
+        "package some.where;\n"
+        "record Pair(int a, int b) {}\n"
+        "interface Unused {}\n"
+        "class Second { public static void main(String[] args) {\n"
+        '  System.out.println(new Pair(1, 2) + " é");\n'
+        '  throw new IllegalStateException("out");\n'
+        "} }\n"
+        'public class Third { public static void main(String[] args) { System.out.println("third"); } }\n'
+    )
+    ran = _run(root, place, "java", code)
+    assert (ran.returncode, ran.stdout) == (1, "Pair[a=1, b=2] é\n")
+    assert ran.stderr == (
+        'Exception in thread "main" java.lang.IllegalStateException: out\n\tat some.where.Second.main(Main.java:6)\n'
+    )
+    assert _run(root, place, "java", 'void main() { System.out.println("no class"); }').stdout == "no class\n"
+    assert _run(root, place, "java", "class A { static void main(String[] a) { System.exit(7); } }").returncode == 7
+    broken = _run(root, place, "java", "public class B { int x = missing; }\n")
+    assert broken.returncode == 1
+    assert "Main.java:1: error: cannot find symbol" in broken.stderr
+
+
+def test_a_line_of_a_typescript_error_is_the_source_s(root: Path, place: Path) -> None:
+    code = "interface Gone {\n  a: number\n}\nenum E { A }\nthrow new Error(E[0]);\n"
+    ran = _run(root, place, "ts", code)
+    assert ran.returncode == 1
+    assert "/program/main.ts:5" in ran.stderr
+
+
+def test_go_builds_against_any_package_of_its_library(root: Path, place: Path) -> None:
+    code = (
+        "package main\n\n"
+        'import (\n"crypto/tls"\n"database/sql"\n"encoding/json"\n"fmt"\n"html/template"\n"log/slog"\n'
+        '"math/rand/v2"\n"net/http"\n"regexp"\n)\n\n'
+        'var _ = []any{tls.Config{}, sql.NullString{}, template.HTML(""), slog.Info, rand.IntN, http.Get, '
+        "regexp.MustCompile}\n\n"
+        "func main() { b, _ := json.Marshal([]int{1}); fmt.Println(string(b)) }\n"
+    )
+    ran = _run(root, place, "go", code)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[1]\n", "")
+
+
+def test_every_python_library_is_imported_without_a_word(root: Path, place: Path) -> None:
+    code = (
+        "import numpy, pandas, matplotlib.pyplot, scipy.stats, sklearn.linear_model, PIL.Image, openpyxl, docx, pptx\n"
+        "import reportlab.pdfgen.canvas, requests, sympy, seaborn, pypdf\n"
+        "pptx.Presentation().save('slides.pptx'); docx.Document().save('text.docx')\n"
+        "pandas.DataFrame([1]).to_excel('table.xlsx')\n"
+    )
+    ran = _run(root, place, "py", code)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    assert sorted(path.name for path in (place / "workspace").iterdir()) == ["slides.pptx", "table.xlsx", "text.docx"]
