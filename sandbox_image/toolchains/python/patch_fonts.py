@@ -4,6 +4,9 @@ matplotlib wants a writable configuration folder, which is new for each run, and
 second) for each. ``patch_fonts.py FOLDER`` makes it read FOLDER's list first, and writes that list.
 """
 
+# mypy: disable-error-code="import-not-found"
+# matplotlib is in the root, not where this file is checked.
+
 import pathlib
 import subprocess
 import sys

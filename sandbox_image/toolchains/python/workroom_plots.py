@@ -6,7 +6,11 @@ without blocking (``show(block=False)``, ``plt.pause``) is saved once, as it loo
 ends. Everything else is Agg.
 """
 
+# mypy: disable-error-code="import-not-found, misc"
+# matplotlib is in the root, not where this file is checked.
+
 import os
+from typing import Any
 
 from matplotlib import _api
 from matplotlib._pylab_helpers import Gcf
@@ -14,7 +18,7 @@ from matplotlib.backend_bases import FigureManagerBase
 from matplotlib.backends import backend_agg
 
 
-def _save(figure):
+def _save(figure: Any) -> None:
     number = 1
     while True:
         name = f"plot-{number}.png"
@@ -31,16 +35,16 @@ def _save(figure):
 class FigureManager(FigureManagerBase):
     _shown = False
 
-    def show(self):
+    def show(self) -> None:
         self._shown = True
 
-    def destroy(self, *args):
+    def destroy(self, *args: object) -> None:
         if self._shown:
             self._shown = False
             _save(self.canvas.figure)
 
     @classmethod
-    def pyplot_show(cls, *, block=None):
+    def pyplot_show(cls, *, block: bool | None = None) -> None:
         managers = Gcf.get_all_fig_managers()
         for manager in managers:
             manager.show()
@@ -52,7 +56,7 @@ class FigureManager(FigureManagerBase):
 class FigureCanvas(backend_agg.FigureCanvasAgg):
     manager_class = _api.classproperty(lambda cls: FigureManager)
 
-    def start_event_loop(self, timeout=0):
+    def start_event_loop(self, timeout: float = 0) -> None:
         # Nobody can press a key: waiting without an end would only wait for the time limit.
         if timeout and timeout > 0:
             super().start_event_loop(timeout)
