@@ -1,4 +1,4 @@
-"""A JSON request body: read with a cap, exact UTF-8, no constants beyond JSON, bounded depth.
+"""A JSON request body: read with a cap, exact UTF-8, no constants beyond JSON, bounded depth and number of values.
 
 Errors are 400 and name `body` and the limit (exec.md A3: clients read 413 on a run as temporary, so it is 400).
 """
@@ -16,6 +16,9 @@ from shared.errors import Failure, invalid
 
 MAX_DEPTH = 64
 """Nesting of arrays and objects; the deepest request of the contract has three levels."""
+MAX_VALUES = 100_000
+"""Members and elements together. Each costs a hundred bytes of memory and holds up every other request while it is
+read; the largest request of the contract has a tenth of them."""
 
 
 async def pieces(receive: Receive) -> AsyncIterator[bytes]:
@@ -50,6 +53,7 @@ def _too_long(limit: int) -> Failure:
 
 def parse_json(raw: bytes) -> dict[str, Any]:
     """The object of a JSON body. Of two members with one name the last counts. Errors: 400 naming `body`."""
+    check_values(raw)
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -64,6 +68,23 @@ def parse_json(raw: bytes) -> dict[str, Any]:
         raise invalid("body", "must be a JSON object")
     _check_depth(data)
     return data
+
+
+def check_values(raw: bytes) -> None:
+    """Refuse a text of too many values before anything is made of it. Errors: 400 naming `body`."""
+    if len(raw) <= MAX_VALUES:
+        return
+    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if plain.count(b'"') > 4 * MAX_VALUES:
+        raise _too_many()
+    # Every second part lies between strings.
+    between = b"".join(plain.split(b'"')[::2])
+    if sum(map(between.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise _too_many()
+
+
+def _too_many() -> Failure:
+    return invalid("body", f"must not hold more than {MAX_VALUES} values")
 
 
 def _constant(name: str) -> NoReturn:

@@ -8,6 +8,7 @@ listed and each operation refuses by itself.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ import anyio.to_thread
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from functions.api.answers import compact
+from functions.api.jsonbody import check_values
 from shared.errors import Code, Failure
 from shared.operations.base import Cancel, Operation
 from shared.operations.room import Room
@@ -56,6 +58,12 @@ def mcp_app(room: Room, settings: Settings, declared: Mapping[str, Operation[Any
         if scope["method"] != "POST":
             await _refuse(Failure(Code.METHOD_NOT_ALLOWED), send, {"Allow": "POST"})
             return
+        raw, receive = await _body(receive, room.limits.body_bytes)
+        try:
+            await anyio.to_thread.run_sync(check_values, raw)
+        except Failure as failure:
+            await _refuse(failure, send, {})
+            return
         cancel = Cancel()
         scope["state"] = {"caller": None, **scope.get("state", {}), "cancel": cancel}
         manager = (await anyio.to_thread.run_sync(sdk.managers))()
@@ -65,6 +73,24 @@ def mcp_app(room: Room, settings: Settings, declared: Mapping[str, Operation[Any
             tasks.cancel_scope.cancel()
 
     return app
+
+
+async def _body(receive: Receive, limit: int) -> tuple[bytes, Receive]:
+    """The body, and a `receive` that gives it again. One above `limit` bytes comes back cut: the SDK refuses it."""
+    messages: deque[Message] = deque()
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more and size <= limit:
+        message = await receive()
+        messages.append(message)
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        more = message.get("more_body", False)
+
+    async def again() -> Message:
+        return messages.popleft() if messages else await receive()
+
+    return b"".join(parts), again
 
 
 def _watched(receive: Receive, tasks: anyio.abc.TaskGroup, cancel: Cancel) -> Receive:

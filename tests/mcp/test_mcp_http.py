@@ -192,6 +192,12 @@ def test_a_body_above_the_limit_is_refused(url: str) -> None:
     assert post(url, b" " * (8 * 1024 * 1024 + 1)).status_code == 413
 
 
+def test_a_body_of_very_many_values_is_refused_before_it_is_read(url: str) -> None:
+    answer = post(url, b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":[' + b"[]," * 2_000_000 + b"[]]}}")
+    assert answer.status_code == 400
+    assert answer.json()["message"] == "`body` must not hold more than 100000 values"
+
+
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "HEAD", "OPTIONS"])
 def test_another_method_is_refused_and_opens_no_stream(url: str, method: str) -> None:
     answer = httpx.request(method, url, headers={"Accept": "text/event-stream"}, timeout=10)

@@ -233,3 +233,19 @@ def test_a_member_of_the_query_that_is_sent_twice_is_400(service: Service) -> No
         assert client.get(where + "?detail=%ff").status_code == 400
         assert client.get(where + "?other=%ff&other=%zz&&=&detail=").status_code == 200
         assert client.get(where + "?session_id=" + "A" * 21).json() != []
+
+
+@pytest.mark.parametrize("bomb", ["[]", "{}", '""', "0", '{"a":[""]}'])
+def test_a_body_of_very_many_values_is_refused_before_it_is_read(service: Service, bomb: str) -> None:
+    code = json.dumps(program())
+    many = ",".join([bomb] * (7_000_000 // (len(bomb) + 1)))
+    answer = service.ask("POST", "/v1/exec", body=f'{{"lang":"py","code":{code},"x":[{many}]}}'.encode())
+    assert answer.status == 400
+    assert json.loads(answer.body)["message"].startswith("`body` must not hold more than 100000 values")
+
+
+def test_a_long_program_of_quotes_commas_and_brackets_is_no_body_of_many_values(service: Service) -> None:
+    text = ('[,{\\"\\\\,",' * 90_000)[: LIMITS.code_bytes // 2]
+    answer = service.ask("POST", "/v1/exec", body=json.dumps({"lang": "py", "code": program(stdout=text)}).encode())
+    assert answer.status == 200
+    assert json.loads(answer.body)["stdout"] == text
