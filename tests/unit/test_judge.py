@@ -204,7 +204,10 @@ def test_bytes_inside_a_granted_object() -> None:
 
 @pytest.mark.parametrize("blob", ["p/x/s/y/old", "p/other/s/y/secret", "p/x/s/y/g", "../g1", "P/x/s/y/g1"])
 def test_an_object_that_was_not_granted(blob: str) -> None:
-    refused(changes=(new(blob=blob, size=5, offset=3),))
+    """Also when it is there: another project's object, or another file's place."""
+    answer = replace(SOUND, changes=(new(blob=blob, size=5, offset=3),))
+    with pytest.raises(BrokenAnswer):
+        judge(answer, REQUEST, lambda key: 10_000)
 
 
 def test_a_touched_file_keeps_the_place_of_its_bytes() -> None:
