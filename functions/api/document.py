@@ -83,7 +83,7 @@ class _Generator(GenerateJsonSchema):
 
 def document(operations: Iterable[AnyOperation], start: AnyOperation, named: Sequence[Named]) -> Schema:
     """The document. `operations` are those with a route; `start` is what `exec.run` answers under `respond-async`."""
-    listed = list(operations)
+    listed = sorted(operations, key=_place)
     models = _Models([*listed, start], named)
     paths: dict[str, Schema] = {}
     for operation in listed:
@@ -116,6 +116,11 @@ def document(operations: Iterable[AnyOperation], start: AnyOperation, named: Seq
             },
         },
     }
+
+
+def _place(operation: AnyOperation) -> int:
+    """The order that a reader meets operations in: of a group, the shortest address first."""
+    return len(operation.route.paths[0]) if operation.route is not None else 0
 
 
 def published(path: str) -> str:
@@ -195,7 +200,8 @@ def _typed(operation: AnyOperation, start: AnyOperation, models: _Models, path: 
 
 
 def _named(route: Named, models: _Models, index: int) -> Schema:
-    entry = _head(route.name, route.group, route.summary, route.description, index)
+    prose = "\n\n".join(part for part in (route.description, route.http) if part)
+    entry = _head(route.name, route.group, route.summary, prose, index)
     if index:
         entry["description"] += f"\n\nThe same as `{route.method} {published(route.paths[0])}`."
     if route.free:

@@ -7,6 +7,7 @@ asks for it itself (cases.md H3). A refused input, an unreachable executor and a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,14 +65,17 @@ class Tools:
             for operation in (operations() if declared is None else declared).values()
             if operation.audience == "caller" and operation.group in groups
         }
+        names = "|".join(re.escape(operation.name) for operation in self._operations.values())
+        self._named = re.compile(f"`({names})`")
         self.listing = [self._tool(name, operation) for name, operation in self._operations.items()]
 
-    @staticmethod
-    def _tool(name: str, operation: AnyOperation) -> Tool:
+    def _tool(self, name: str, operation: AnyOperation) -> Tool:
+        # Prose names operations; a model has to find them under the names of their tools.
+        prose = self._named.sub(lambda found: found[0].replace(".", "_"), operation.description)
         return Tool(
             name=name,
             title=operation.summary,
-            description=f"{operation.summary}.\n\n{operation.description}".strip(),
+            description=f"{operation.summary}.\n\n{prose}".strip(),
             input_schema=input_schema(operation.input),
             output_schema=output_schema(operation.output),
             annotations=hints(operation),

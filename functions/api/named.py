@@ -32,7 +32,10 @@ class Sent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """One route that is served by name. `free` asks for no credential of the door's; `errors` are what it sends."""
+    """One route that is served by name. `free` asks for no credential of the door's; `errors` are what it sends.
+
+    `description` holds at every door that does the same; `http` is what only a client of the route has to know.
+    """
 
     name: str
     method: Literal["GET", "POST", "PUT"]
@@ -40,6 +43,7 @@ class Named:
     reason: str
     summary: str
     description: str
+    http: str = ""
     sent: Mapping[int, Sent]
     errors: tuple[Code, ...] = ()
     free: bool = False
@@ -111,9 +115,9 @@ NAMED: tuple[Named, ...] = (
         summary="Upload a file",
         description=(
             "The file joins the session of `session_id`, or a new session whose id the answer gives. A file of that "
-            "name is replaced. At most 150 MiB; larger bodies are refused while they are read. While a run holds the "
-            "session the upload waits for it."
+            "name is replaced. At most 150 MiB. While a run holds the session the upload waits for it."
         ),
+        http="A larger body is refused while it is read.",
         sent={200: Sent(text="The file is stored.", model=UploadOutput)},
         errors=_UPLOAD_ERRORS,
         body=_form(_ONE_FILE),
@@ -126,9 +130,10 @@ NAMED: tuple[Named, ...] = (
         reason="multipart",
         summary="Upload several files",
         description=(
-            "All files join one session in one version. A file that is refused (its name, its size, one above 200) has "
-            "a row with `status` error; the others are stored. When every file is refused the answer is 400."
+            "All files join one session, all at once: at most 200, of 150 MiB each. A file of the same name is "
+            "replaced. One that is refused, for its name or its size, does not keep the others from being stored."
         ),
+        http="A refused file has a row with `status` error. When every file is refused the answer is 400.",
         sent={200: Sent(text="At least one file is stored.", model=BatchOutput)},
         errors=_UPLOAD_ERRORS,
         body=_form(_MANY_FILES),
@@ -144,8 +149,12 @@ NAMED: tuple[Named, ...] = (
         reason="raw bytes",
         summary="Download a file",
         description=(
-            "The bytes, always as an attachment. One range of bytes is answered with 206. Bytes that the store does "
-            "not give back as they were stored break the answer off before its end."
+            "Its bytes exactly as they were stored. A file whose bytes the store no longer gives back as they were is "
+            "never delivered as a whole."
+        ),
+        http=(
+            "Always an attachment. One range of bytes is answered with 206. Wrong bytes break the answer off before "
+            "its end."
         ),
         sent={
             200: Sent(text="The whole file.", media={"application/octet-stream": _BYTES}, headers=_DOWNLOAD_HEADERS),

@@ -30,7 +30,7 @@ def limits_table() -> str:
 def settings_table() -> str:
     """Every setting, with its default and sentence."""
     rows = [
-        (f"`{PREFIX}{entry.name.upper()}`", _default(entry.default), entry.metadata["doc"])
+        (f"`{PREFIX}{entry.name.upper()}`", code(default_of(entry.default)), entry.metadata["doc"])
         for entry in fields(Settings)
     ]
     return markdown(("setting", "default", "what"), rows)
@@ -49,12 +49,18 @@ def amount(value: Any, unit: str) -> str:
     return f"{value:,} {unit}"
 
 
-def _default(value: Any) -> str:
+def default_of(value: Any) -> str:
+    """A setting's default as the environment would have it; empty where there is none."""
     if value is None:
         return ""
     if isinstance(value, bool):
-        return "`1`" if value else "`0`"
-    return f"`{','.join(value) if isinstance(value, tuple) else value}`"
+        return "1" if value else "0"
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def code(text: str) -> str:
+    """A word of code in Markdown; nothing stays nothing."""
+    return f"`{text}`" if text else ""
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.metadata import version
 
 from functions.cli.commands import COMMANDS, Command
 from functions.cli.show import Refused, error, line
@@ -35,6 +36,7 @@ class _Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         if self.command is not None:
             self.description = "\n\n".join(part for part in _prose(self.command) if part)
+            self.epilog = self.command.end()
         return super().format_help()
 
 
@@ -61,6 +63,9 @@ def _main(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         _overview()
         return 0 if words else USAGE
+    if words[0] == "--version":
+        line(f"workroom {version('workroom')}")
+        return 0
     command = COMMANDS.get(words[0])
     if command is None:
         error(f"there is no command {words[0]}: see workroom --help")
@@ -130,11 +135,16 @@ def _overview() -> None:
 
 
 class _Paragraphs(argparse.HelpFormatter):
-    """Wraps each paragraph by itself."""
+    """Wraps each line by itself: a paragraph is one, and what is set off keeps its indentation."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         fill = super()._fill_text
-        return "\n\n".join(fill(part, width, indent) for part in text.split("\n\n"))
+
+        def filled(row: str) -> str:
+            inner = row.lstrip()
+            return fill(inner, width, indent + row[: len(row) - len(inner)])
+
+        return "\n\n".join("\n".join(map(filled, part.split("\n"))) for part in text.split("\n\n"))
 
 
 if __name__ == "__main__":

@@ -48,6 +48,8 @@ def mcp(settings: Settings, _args: Namespace) -> int:
 
 def keys(settings: Settings, args: Namespace) -> int:
     """Make, list and revoke API keys."""
+    if settings.url is not None:
+        note("keys are those of the data folder of this machine, not of the service at WORKROOM_URL")
     if args.action == "create":
         wanted = {"project": args.project, "name": args.name, "expires_in_s": args.expires_in_s}
         made = _directly(settings, "keys.create", wanted)

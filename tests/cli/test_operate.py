@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import sys
 import time
+from dataclasses import fields
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -61,7 +64,7 @@ def test_operations_with_and_without_a_route_answer_the_same_things(remote: Work
     assert stat["size"] == 2
     ran = call(remote, "exec.run", {"lang": "py", "code": program(show="files"), "session_id": session})
     assert isinstance(ran, dict)
-    assert ran["stdout"] == '["in", "in/a.bin"]'
+    assert ran["stdout"] == '["in/a.bin"]'
     call(remote, "files.delete", {"session_id": session, "file_id": "in/a.bin"})
     assert call(remote, "files.list", {"session_id": session}) == []
 
@@ -146,6 +149,7 @@ def test_a_project_name_that_is_none_is_refused(local: Workroom, project: str) -
 def test_operators_operations_never_go_over_http(remote: Workroom, service: Service) -> None:
     before = service.room.state.query("keys", limit=100)
     assert remote("call", "keys.create", '{"project":"mine"}').code == 0
+    assert "not of the service" in remote("keys", "list").err
     assert service.room.state.query("keys", limit=100) == before
 
 
@@ -161,6 +165,23 @@ def test_every_command_has_help_and_the_overview_names_it(local: Workroom, name:
     assert f"\n  {name} " in local("--help").out.decode()
     if (operation := operations().get(COMMANDS[name].prose or "")) is not None:
         assert operation.summary in helped.out.decode()
+
+
+def test_help_tells_what_holds_of_the_command(local: Workroom) -> None:
+    assert "exits with the program's code" in " ".join(local("run", "--help").out.decode().split())
+    serve = local("serve", "--help").out.decode()
+    for entry in fields(Settings):
+        assert f"\nWORKROOM_{entry.name.upper()}" in serve
+    assert "\nWORKROOM_PORT (8080)\n" in serve
+
+
+@pytest.mark.parametrize("name", ["upload", "download", "files", "delete"])
+def test_help_of_a_command_speaks_of_no_http_status(local: Workroom, name: str) -> None:
+    assert not re.search(r"\b[2345]\d\d\b", local(name, "--help").out.decode().replace("at most 200", ""))
+
+
+def test_the_version_is_told(local: Workroom) -> None:
+    assert local("--version").out.decode() == f"workroom {version('workroom')}\n"
 
 
 @pytest.mark.parametrize("session", ["-" * 21, "--" + "a" * 19, "-o" + "_" * 19])

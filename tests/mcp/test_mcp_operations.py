@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -81,6 +82,8 @@ def test_every_tool_is_described_hinted_and_closed(url: str, service: Service) -
     for name, tool in listing(url, service.key).items():
         declared = operations()[name.replace("_", ".", 1)]
         assert tool.description.startswith(declared.summary)
+        named = re.findall(r"`([a-z]+[._][a-z_]+)`", tool.description)
+        assert not {word for word in named if word in operations()}, "a tool is named as tools are"
         hints = tool.annotations
         assert (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint) == HINTS[name]
         assert hints.open_world_hint is False

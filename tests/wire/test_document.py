@@ -110,6 +110,17 @@ def test_every_operation_has_an_id_a_summary_and_a_description(document: Schema)
         assert entry["tags"], (method, path)
 
 
+def test_the_first_operation_that_a_reader_meets_runs_a_program(document: Schema) -> None:
+    assert next(iter(document["paths"])) == "/v1/exec"
+
+
+def test_what_only_the_route_does_is_told_in_the_document(document: Schema) -> None:
+    for path, status in (("/v1/upload/batch", "400"), ("/v1/download/{session_id}/{file_id}", "206")):
+        (entry,) = document["paths"][path].values()
+        assert status in entry["description"]
+        assert status in entry["responses"]
+
+
 def test_no_summary_is_the_name_of_a_function(document: Schema) -> None:
     names = {
         name
@@ -261,6 +272,8 @@ def test_the_pages_ask_no_other_server(service: Service) -> None:
                 assert "default-src 'self'" in page.headers["content-security-policy"]
                 assert "://" not in page.text
                 found = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+                # An icon of its own: a browser that has to look for one is refused, and says so in its console.
+                assert found.pop(0) == "data:,"
                 assert all(link.startswith("/") for link in found)
                 waiting += [link for link in found if link not in seen]
         assert {"/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/openapi.json", "/v1/health"} <= seen
