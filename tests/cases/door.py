@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -208,6 +207,15 @@ class Service:
         assert len(found) == 1, found
         return found.pop()
 
+    def kill_executor(self) -> None:
+        """End the process that runs programs without a warning; back when the service knows of it.
+
+        The folders that it held go with it: what comes next is restored from the store.
+        """
+        pid = self.executor_pid()
+        os.kill(pid, signal.SIGKILL)
+        assert until(lambda: not Path(f"/proc/{pid}").exists())
+
 
 def environment(folder: Path, **settings: str) -> dict[str, str]:
     """The environment of a service whose folders are all in `folder`."""
@@ -252,6 +260,7 @@ def served(command: Sequence[str] = (), *, runs: bool = True, **settings: str) -
                     "thirteen languages are not optional: run `make setup`"
                 )
             yield service
+            assert process.poll() is None, (process.returncode, service.log()[-4_000:])
     finally:
         process.terminate()
         try:
@@ -322,9 +331,3 @@ def plain_limits() -> RunLimits:
         stdout_bytes=MIB, stderr_bytes=MIB, flood_bytes=64 * MIB, workspace_bytes=MIB, workspace_entries=100,
         path_bytes=5_000, path_depth=80, inline_bytes=MIB, small_file_bytes=MIB,
     )  # fmt: skip
-
-
-def kill(pid: int) -> None:
-    """End a process that a service of ours started, without a warning to it."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)

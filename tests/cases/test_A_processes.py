@@ -43,7 +43,7 @@ def test_A1_nothing_survives_a_time_out(service: Service, lang: str, code: str) 
     ran = service.run(lang, code, timeout=1_500)
     assert (ran.code, ran.signal, ran.status) == (None, "SIGKILL", "TO"), ran
     assert ran.last_line() == "timed out after 1.5 s"
-    assert ran.seconds < 6
+    assert ran.seconds < 15
     service.run("bash", SEEN, ran.session).ok("")
 
 
@@ -105,7 +105,8 @@ def test_A4_too_much_output_keeps_head_and_tail_and_the_exit_code(
     service: Service, lang: str, code: str, total: int
 ) -> None:
     ran = service.run(lang, code)
-    assert (ran.code, ran.signal, ran.status, ran.stderr) == (0, None, "OL", "")
+    assert (ran.code, ran.signal, ran.status) == (0, None, "OL")
+    assert ran.stderr == "stdout was cut: it is longer than 1048576 bytes\n"
     assert ran.stdout.startswith("A")
     assert ran.stdout.endswith("aZ\n")
     (left_out,) = re.findall(r"\n\[(\d+) bytes of output left out\]\n", ran.stdout)

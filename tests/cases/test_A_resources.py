@@ -15,7 +15,7 @@ from shared.executor.local import LocalExecutor
 from shared.executor.wire import RunAnswer, RunRequest
 from shared.settings import Settings
 from shared.store.local.objects import FileObjects
-from tests.cases.door import Service, environment, kill, plain_limits, until
+from tests.cases.door import Service, environment, plain_limits, until
 
 BOMBS = {
     "bash": ("bash", ":(){ :|:& };:\nsleep 30"),
@@ -78,21 +78,24 @@ def test_A10_without_name_spaces(tmp_path_factory: pytest.TempPathFactory) -> No
         for bomb in ("bash", "py"):
             answer = run(*BOMBS[bomb])
             assert answer.reason in ("time", "memory"), answer
-            assert _processes_of(uid) == []
+            assert _processes_of(uid) == {}
         left = run("bash", "echo $UID; (setsid bash -c '(trap \"\" TERM HUP; sleep 61) &' &); setsid sleep 61 &")
         assert (left.stdout, left.code) == (f"{uid}\n", 0)
-        assert _processes_of(uid) == []
+        assert _processes_of(uid) == {}
     finally:
         executor.close()
         shutil.rmtree(work)
 
 
-def _processes_of(uid: int) -> list[int]:
-    found = []
+def _processes_of(uid: int) -> dict[int, str]:
+    """Processes of this machine that live under a user, with what they run."""
+    found = {}
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and entry.stat().st_uid == uid:
-                found.append(int(entry.name))
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                if state not in "ZX":
+                    found[int(entry.name)] = f"{state} {(entry / 'cmdline').read_text()}"
         except OSError:
             continue
     return found
@@ -109,7 +112,7 @@ def test_A12_an_executor_that_dies_is_an_error_and_nothing_is_committed(small: S
         assert until(lambda: bool(small.ask("GET", "/v1/health").json()["executor"]["running"] == 1))
         time.sleep(0.3)
     finally:
-        kill(small.executor_pid())
+        small.kill_executor()
         thread.join(30)
     assert answers == [502]
     assert small.rows(session) == before

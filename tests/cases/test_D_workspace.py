@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cases.door import MIB, Ran, Service, at_once, kill
+from tests.cases.door import MIB, Ran, Service, at_once
 
 
 def test_D1_all_uploads_are_there_in_every_run(service: Service) -> None:
@@ -227,8 +227,7 @@ def test_D13_a_read_that_fails_on_restore_runs_and_commits_nothing(small: Servic
     (path,) = [path for path in _objects(small, marker) if "sqlite" not in path.name]
     whole = path.read_bytes()
     _break(path, whole, damage, marker)
-    # The folder that a warm executor holds goes with its process: what comes next restores from the store.
-    kill(small.executor_pid())
+    small.kill_executor()
     body = {"lang": "bash", "code": "echo ran; rm -f f g; echo new > new", "session_id": session}
     if damage == "longer":
         # Bytes behind those of the file are nobody's: the file itself is whole.
@@ -284,7 +283,7 @@ def test_D14_what_is_saved_is_restored(small: Service) -> None:
     expected = "data\ndata\ndata\n/mnt/data/a\nnowhere\n.\npipes\n750 a\n700 d\n600 d/q\ne\nq\ndata\n"
     for again in range(2):
         if again:
-            kill(small.executor_pid())
+            small.kill_executor()
         ran = small.run("bash", show, ran.session).ended(0)
         assert ran.stderr == ""
         assert ran.stdout == (

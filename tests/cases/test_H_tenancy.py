@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cases.door import Service, until
+from tests.cases.door import Service
 
 UNKNOWN = "A" * 21
 
@@ -204,12 +204,10 @@ def test_H5_foreign_references_are_skipped_like_unknown_ones(service: Service) -
     session, file = _foreign(service)
     answers = []
     for home, wanted in ((session, file), (session, "secret.txt"), (UNKNOWN, file), (UNKNOWN, UNKNOWN)):
-        ran = service.run(
-            "bash", "ls -A; cat f 2>/dev/null", files=[{"id": wanted, "name": "f", "storage_session_id": home}]
-        )
+        ran = service.run("bash", "ls -A; [ ! -e f ]", files=[{"id": wanted, "name": "f", "storage_session_id": home}])
         answers.append((ran.stdout, ran.stderr, ran.code, ran.files))
         assert ran.session not in (session, UNKNOWN)
-    assert answers == [("", 'workroom: input file "f" is not available\n', 1, [])] * 4
+    assert answers == [("", 'workroom: input file "f" is not available\n', 0, [])] * 4
 
 
 def test_H5_through_tools_too(service: Service) -> None:
@@ -230,26 +228,10 @@ def test_H5_through_tools_too(service: Service) -> None:
         given = {name: value for name, value in arguments.items() if name in names}
         foreign = _result(service.tool(tool["name"], given))
         unknown = _result(service.tool(tool["name"], given | {"session_id": UNKNOWN}))
-        if tool["name"] == "exec_start":
-            foreign, unknown = (_outcome(service, answer["structuredContent"]["id"]) for answer in (foreign, unknown))
-            assert (foreign["status"], foreign["error"]["error"]) == ("failed", "not_found")
-            assert foreign == unknown
-            continue
         assert foreign["isError"] is True, (tool["name"], foreign)
         assert foreign == unknown
         assert "theirs" not in json.dumps(foreign)
     assert tried >= 4
-
-
-def _outcome(service: Service, run_id: str) -> dict[str, Any]:
-    """What became of a run that was started, less its id."""
-
-    def record() -> dict[str, Any]:
-        found: dict[str, Any] = service.ask("GET", f"/v1/exec/runs/{run_id}").json()
-        return found
-
-    assert until(lambda: record()["status"] != "running")
-    return {name: value for name, value in record().items() if name != "id"}
 
 
 def test_H5_workspaces_of_two_projects_are_apart(service: Service) -> None:
