@@ -50,7 +50,12 @@ static const int absent[] = {
     SCMP_SYS(clone3),          SCMP_SYS(io_uring_setup),    SCMP_SYS(io_uring_enter),
     SCMP_SYS(io_uring_register), SCMP_SYS(pidfd_getfd),     SCMP_SYS(pidfd_send_signal),
     SCMP_SYS(userfaultfd),     SCMP_SYS(memfd_secret),
+    SCMP_SYS(io_setup), /* its number of requests is one for the whole machine */
 };
+
+/* They would write out what everybody on the machine has written, again and again: done without doing it. A file of
+ * one's own can still be synced by itself. */
+static const int pretended[] = {SCMP_SYS(sync), SCMP_SYS(syncfs)};
 
 static const int refused[] = {
     /* other processes */
@@ -107,6 +112,9 @@ static bool refuse_lists(scmp_filter_ctx filter, bool own_namespace) {
     bool done = true;
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
         done = done && refuse(filter, ENOSYS, absent[i]);
+    }
+    for (size_t i = 0; i < sizeof pretended / sizeof *pretended; i++) {
+        done = done && refuse(filter, 0, pretended[i]);
     }
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         done = done && refuse(filter, EPERM, refused[i]);

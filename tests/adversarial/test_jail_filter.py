@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adversarial.jail_helpers import PYTHON, Chain, Run, as_user, compiled, new_uid, python, run
+from tests.adversarial.jail_helpers import PYTHON, Chain, Run, as_user, compiled, new_uid, python, run, workspace
 
 BOTH = pytest.mark.parametrize("namespaces", [False, True])
 
@@ -20,7 +20,8 @@ _REFUSED = (
     "request_key "
 )
 NOT_PERMITTED = _REFUSED.split()
-NOT_THERE = ["clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "pidfd_getfd", "pidfd_send_signal"]
+NOT_THERE = ["clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "io_setup", "pidfd_getfd"]
+NOT_THERE += ["pidfd_send_signal"]
 
 # Every argument is -1: as root, without the filter, none of them does anything, and each fails in its own way.
 CALLS = (
@@ -51,6 +52,16 @@ def test_calls_that_only_an_attack_needs_are_refused_even_to_root() -> None:
     assert [name for name, number in unfiltered.items() if number == expected[name] == errno.EPERM] == []
     # The filter is what takes them away: most of them exist on this kernel.
     assert sum(unfiltered[name] != errno.ENOSYS for name in NOT_THERE) >= 3
+
+
+def test_nobody_writes_out_the_whole_machine() -> None:
+    """syncfs(2) of a descriptor that is none fails only where the kernel is asked."""
+    script = "import ctypes, os; os.sync(); print(ctypes.CDLL(None).syncfs(-1)); f = open('f', 'w'); os.fsync(f)"
+    uid = new_uid()
+    with workspace(uid) as folder:
+        assert python(script, uid=uid, folder=folder).outcome == (0, None, None)
+        assert python(script, uid=uid, folder=folder).text == "0\n"
+        assert python(script, uid=uid, folder=folder, enter=["--filter", "0"]).text == "-1\n"
 
 
 SOCKETS = """
