@@ -75,7 +75,7 @@ def test_adapters_know_nothing_of_operations_and_doors(name: str, file: Path) ->
 
 @pytest.mark.parametrize(("name", "file"), modules("sandbox_image"))
 def test_the_image_imports_what_the_executor_speaks_and_nothing_else_of_ours(name: str, file: Path) -> None:
-    """The wire and the grants of one machine. What lies under toolchains/python runs inside the root, as programs do."""
+    """The wire and the grants of one machine. toolchains/python runs inside the root, as programs do."""
     spoken = ("sandbox_image", "shared.executor.wire", "shared.executor.filegrant")
     assert {module for module in ours(file) if not below(module, *spoken)} == set(), name
     if not name.startswith("sandbox_image/toolchains/python/"):
