@@ -37,7 +37,7 @@ def receive(sock: socket.socket) -> dict[str, Any] | None:
         raise FrameError("the stream ends inside a frame")
     try:
         message = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FrameError("the frame is not JSON") from error
     if type(message) is not dict:
         raise FrameError("the frame is not an object")

@@ -167,6 +167,9 @@ class LocalExecutor(Executor):
         if answer is None:
             process.end()
             raise ExecutorFailed("unavailable", "the executor process ended while it started")
+        if not _is_health(answer["health"]):
+            process.end()
+            raise ExecutorFailed("broken", "the executor process does not say how it is")
         process.started = answer["health"]
         return process
 
@@ -206,6 +209,17 @@ class LocalExecutor(Executor):
         if answer.run_id != request.run_id:
             raise ExecutorFailed("broken", "the answer is of another run")
         return answer
+
+
+def _is_health(health: object) -> bool:
+    """Whether an executor's word on itself has the shape that is relied on."""
+    if not isinstance(health, dict) or not isinstance(health.get("trouble"), str):
+        return False
+    tables = (health.get("languages"), {"present", "version", "packages"}), (health.get("layers"), {"active", "detail"})
+    return all(
+        isinstance(table, dict) and all(isinstance(row, dict) and members <= row.keys() for row in table.values())
+        for table, members in tables
+    )
 
 
 class _Turns:

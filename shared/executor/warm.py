@@ -112,11 +112,12 @@ class Process:
     def _read(self) -> None:
         try:
             while (message := receive(self._sock)) is not None:
+                run_id = message.get("run_id")
                 with self._lock:
                     if "health" in message:
                         waiting: Waiting | None = self._health
                     else:
-                        waiting = self._waiting.pop(str(message.get("run_id")), None)
+                        waiting = self._waiting.pop(run_id, None) if isinstance(run_id, str) else None
                 if waiting is not None:
                     waiting.answer = message
                     waiting.done.set()
