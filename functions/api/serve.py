@@ -30,6 +30,7 @@ from shared.settings import BadSetting, Settings
 _FINISH_S = 5
 _GRACE_S = 20
 _FILES = 65_536
+_BACKLOG = 2_048
 
 Janitor = Callable[[], object]
 
@@ -116,9 +117,10 @@ class Server(uvicorn.Server):
 def serve(settings: Settings, room: Room, janitor: Janitor | None = None) -> None:
     """Serve until SIGTERM or SIGINT. `janitor` is called every `settings.janitor_s`, the first time at once.
 
-    The caller closes the room. Errors: BadSetting; SystemExit when the address cannot be had.
+    The caller closes the room. Errors: BadSetting, also when the address cannot be had.
     """
     check_address(settings)
+    listener = _listener(settings)
     _raise_file_limit()
     _log_to_stdout(settings.log_level)
     config, workers = make_config(settings, room)
@@ -127,11 +129,21 @@ def serve(settings: Settings, room: Room, janitor: Janitor | None = None) -> Non
     if janitor is not None:
         sweeper.start()
     try:
-        Server(config, workers, _say_ready).run()
+        Server(config, workers, _say_ready).run([listener])
     finally:
+        listener.close()
         ended.set()
         if janitor is not None:
             sweeper.join(timeout=10)
+
+
+def _listener(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no host name"
+        raise BadSetting(f"WORKROOM_HOST and WORKROOM_PORT name an address that cannot be had: {why}") from None
 
 
 def _say_ready(host: str, port: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from argparse import Namespace
 from typing import Any
 
@@ -9,7 +10,9 @@ from functions.cli.call import directly
 from functions.cli.opened import opened_room
 from functions.cli.show import Refused, line, note, table
 from shared.errors import Failure
+from shared.executor.port import ExecutorFailed
 from shared.operations.base import operations
+from shared.operations.room import Room
 from shared.settings import Settings
 
 
@@ -19,8 +22,20 @@ def serve(settings: Settings, _args: Namespace) -> int:
     from shared.operations.janitor import sweep  # noqa: PLC0415
 
     with opened_room(settings, programs=True, owner="serve") as room:
+        threading.Thread(target=_warn, args=(room,), name="warn", daemon=True).start()
         serve_http(settings, room, lambda: sweep(room))
     return 0
+
+
+def _warn(room: Room) -> None:
+    """Say on standard error that no program can be run, and why: a service that is ready may have no toolchains."""
+    try:
+        health = room.executor.health()
+    except ExecutorFailed:
+        note("warning: no program can be run: the executor does not answer")
+        return
+    if not health.ready:
+        note(f"warning: no program can be run: {health.why}")
 
 
 def mcp(settings: Settings, _args: Namespace) -> int:

@@ -9,6 +9,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -30,6 +31,8 @@ from .conftest import Workroom
 
 PROJECT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "functions.cli.main"]
+
+NO_TOOLCHAINS = {"WORKROOM_ROOT": "/nonexistent", "WORKROOM_JAIL": "/nonexistent"}
 
 
 def environ(**more: str) -> dict[str, str]:
@@ -246,5 +249,43 @@ def test_a_service_and_commands_share_a_data_folder(tmp_path: Path) -> None:
         serving.send_signal(signal.SIGTERM)
         assert serving.wait(20) == 0
     finally:
+        serving.kill()
+        serving.communicate()
+
+
+def test_an_address_that_is_taken_is_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = subprocess.run(
+            [*COMMAND, "serve"],
+            capture_output=True,
+            env=environ(WORKROOM_PORT=str(taken.getsockname()[1]), **NO_TOOLCHAINS),
+            cwd=tmp_path,
+            timeout=60,
+            check=False,
+        )
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    (said,) = [row for row in ended.stderr.decode().splitlines() if not row.startswith("warning: ")]
+    assert said.startswith("error: WORKROOM_HOST and WORKROOM_PORT ")
+    assert "in use" in said
+
+
+def test_a_service_without_toolchains_says_so(tmp_path: Path) -> None:
+    serving = subprocess.Popen(
+        [*COMMAND, "serve"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environ(WORKROOM_PORT="0", **NO_TOOLCHAINS),
+        cwd=tmp_path,
+    )
+    watchdog = threading.Timer(60, serving.kill)
+    watchdog.start()
+    try:
+        assert serving.stderr is not None
+        said = serving.stderr.readline().decode()
+        assert said.startswith("warning: no program can be run: "), said
+        serving.send_signal(signal.SIGTERM)
+        assert serving.wait(20) == 0
+    finally:
+        watchdog.cancel()
         serving.kill()
         serving.communicate()
