@@ -40,7 +40,9 @@ class UploadOutput(Sparse):
     message: str = Field(description="success; of a batch also partial_success or error.")
     session_id: str = Field(description="Session that holds the files.")
     storage_session_id: str = Field(description="The same session.")
-    files: list[UploadedFile] = Field(description="The stored files in the order in which they came, then the refused ones.")
+    files: list[UploadedFile] = Field(
+        description="The stored files in the order in which they came, then the refused ones."
+    )
     succeeded: int | None = Field(None, description="Of a batch: how many were stored.")
     failed: int | None = Field(None, description="Of a batch: how many were refused.")
 
