@@ -69,6 +69,7 @@ class Form:
         self._seen: set[str] = set()
         self._parts = 0
         self._staged_bytes = 0
+        self._fed = 0
         self._ended = False
         self._header = (bytearray(), bytearray())
         self._headers: dict[bytes, bytes] = {}
@@ -93,7 +94,11 @@ class Form:
         return self._room.limits
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the body."""
+        """Take the next bytes of the body. Also what is refused counts: no body is read for ever."""
+        self._fed += len(data)
+        most = self._limits.workspace_bytes + _ROWS * _HEADER_BYTES + _FIELDS * _FIELD_BYTES
+        if self._fed > most:
+            raise Failure(Code.TOO_LARGE, f"`body` must not be longer than {most} bytes")
         try:
             self._parser.write(data)
         except FormParserError:

@@ -3,6 +3,7 @@
     nothing sent      closed after KEEP_ALIVE_S
     head              at most HEAD_BYTES and HEAD_S, else 400 or closed
     body              closed after BODY_S without a byte of it, unless the service itself is not reading
+    refused body      read on for DRAIN_BYTES, so that its client reads the refusal, then closed
     after a body      trailers are read and let go: what they say never joins the head that was admitted
 
 So a client without a credential can make the service keep neither memory nor descriptors.
@@ -25,6 +26,8 @@ HEAD_BYTES = 64 * 1024
 """Request line and headers together, or trailers, or the extensions of one chunk."""
 HEAD_S = 30
 BODY_S = 60
+DRAIN_BYTES = 256 << 20
+"""Above the largest upload: who sends one with a wrong key still reads why it was refused."""
 
 _REFUSAL = Failure(Code.INVALID_REQUEST, "The request is not valid HTTP.")
 
@@ -39,12 +42,14 @@ class Protocol(HttpToolsProtocol):
     head_s: float = HEAD_S
     body_s: float = BODY_S
     idle_s: float = KEEP_ALIVE_S
+    drain_bytes: int = DRAIN_BYTES
 
     _timer: asyncio.TimerHandle | None = None
     _head_open = False
     _body_open = False
     _head_size = 0
     _unread = 0
+    _drained = 0
     _moved = False
     _touched = 0.0
 
@@ -86,13 +91,17 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
         self._head_open, self._body_open = False, True
-        self._head_size = 0
+        self._head_size = self._drained = 0
         self._touched = self.loop.time()
         self._arm(self.body_s, self._look_at_body)
 
     def on_body(self, body: bytes) -> None:
         self._moved = True
         self._touched = self.loop.time()
+        if self.cycle.response_complete:
+            self._drained += len(body)
+            if self._drained > self.drain_bytes:
+                self._close()
         super().on_body(body)
 
     def on_message_complete(self) -> None:

@@ -155,3 +155,19 @@ def test_a_run_that_takes_long_and_a_slow_body_that_gets_on_are_no_silence(impat
             time.sleep(0.2)
             sock.sendall(body[at : at + len(body) // 5])
         assert read_answer(sock).status == 200
+
+
+def test_a_refused_body_is_not_read_for_ever(impatient: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Protocol, "drain_bytes", 4 * MIB)
+    for key, status in (("", b"401"), (f"X-API-Key: {impatient.key}", b"413")):
+        lines = ["POST /v1/upload HTTP/1.1", "Host: h", f"Content-Length: {10**12}", key]
+        with impatient.connect() as sock:
+            head = "\r\n".join(filter(None, lines)) + "\r\nContent-Type: multipart/form-data; boundary=b\r\n\r\n"
+            sock.sendall(head.encode())
+            assert sock.recv(4096).split(b" ", 2)[1] == status
+            sent = 0
+            with contextlib.suppress(OSError):
+                while sent < 64:
+                    sock.sendall(bytes(MIB))
+                    sent += 1
+            assert 3 <= sent < 32

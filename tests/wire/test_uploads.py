@@ -394,6 +394,18 @@ def test_files_above_the_workspace_together_are_refused(small: Service, small_fo
     assert (sessions(small.room), stored_things(small.room, small_folder)) == before
 
 
+def test_the_bytes_of_refused_files_of_a_batch_count_too(small: Service) -> None:
+    def body() -> Iterator[bytes]:
+        yield form([file("../a")])[: -len(BOUNDARY) - 8]
+        for _ in range(60):
+            yield bytes(1_000_000)
+
+    with small.client() as client:
+        answer = client.post("/v1/upload/batch", content=body(), headers=MULTIPART)
+    assert answer.status_code == 413
+    assert "`body`" in answer.json()["message"]
+
+
 def test_of_two_files_with_one_name_in_a_batch_the_last_wins(service: Service) -> None:
     with service.client() as client:
         made = send(client, [file("a", b"first"), file("a", b"last")], "/v1/upload/batch").json()
