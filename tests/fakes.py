@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import shared.operations.all  # noqa: F401
 from shared.domain.paths import parents
@@ -28,6 +29,7 @@ from shared.operations.grants import SelfGrants
 from shared.operations.lease import Heart
 from shared.operations.room import Gate, Room
 from shared.store.local import open_local
+from shared.store.local import state as local_state
 from shared.store.local.objects import FileObjects
 from shared.store.ports import Action, Item, ObjectInfo, Objects, State
 
@@ -330,7 +332,9 @@ class House:
 
 
 def _house(data: Path, limits: Limits, clock: Clock, owner: Owner, pause: float = 10) -> House:
-    store = open_local(data)
+    # Hundreds of state files of a second's life: their logs need not have room for 1,000 pages at once.
+    with mock.patch.object(local_state, "_WAL_BYTES", 0):
+        store = open_local(data)
     state = WatchedState(store.state)
     executor = FakeExecutor(store.objects)
     objects = ClockedObjects(store.objects, clock)
