@@ -340,6 +340,8 @@ FORGED = '\n{"time": "2026-01-01T00:00:00.000+00:00", "event": "error", "level":
 SERVER_WORDS = (
     "WARNING uvicorn.error Invalid HTTP request received.",
     "WARNING uvicorn.error Unsupported upgrade request.",
+    "WARNING uvicorn.error No supported WebSocket library detected. Please use \"pip install 'uvicorn[standard]'\","
+    " or install 'websockets' or 'wsproto' manually.",
 )
 """What the HTTP server says of requests that are none, without a part of them."""
 
