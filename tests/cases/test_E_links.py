@@ -75,7 +75,7 @@ def test_E1_inputs_do_not_go_through_a_link(service: Service) -> None:
 def test_E4_special_outputs_never_hang(service: Service, code: str) -> None:
     ran = service.run("bash", f"{code}; echo ok > f")
     assert (ran.code, ran.names) == (0, ["f"]), ran
-    assert ran.seconds < 5
+    assert ran.seconds < 15
     assert service.names(ran.session) == ["f"]
     assert service.download(ran.session, "outputs").status_code == 404
     assert service.download(ran.session, "outputs/p").status_code == 404
@@ -91,7 +91,7 @@ def test_E4_a_pipe_with_a_writer_that_waits_never_hangs(service: Service) -> Non
     assert (ran.code, ran.stdout) == (0, "ok\n")
     ran = service.run("bash", "mkfifo r; exec 9<>r; echo ok; (exec setsid sleep 50 8<>r) & sleep 0.1", ran.session)
     assert (ran.code, ran.stdout) == (0, "ok\n")
-    assert ran.seconds < 5
+    assert ran.seconds < 15
 
 
 def test_E4_folders_without_permission_are_kept(service: Service) -> None:

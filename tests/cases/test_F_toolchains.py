@@ -84,7 +84,7 @@ def test_F5_go_does_not_go_to_a_network(service: Service) -> None:
     ran = service.run("go", 'package main\nimport _ "example.com/not/here"\nfunc main() {}\n')
     assert ran.code not in (0, None)
     assert "example.com/not/here" in ran.stderr
-    assert ran.seconds < 8
+    assert ran.seconds < 15
     env = service.run("bash", "go env GOPROXY GOTOOLCHAIN GOFLAGS GOCACHE; go version").ended(0)
     assert env.stdout.startswith("off\nlocal\n-mod=mod\n/tmp/home/.cache/go-build\ngo version go1."), env
 
@@ -163,7 +163,7 @@ def test_F11_a_compiler_that_reads_without_end_is_the_program_s_failure(service:
     assert ran.status in ("TO", "SG", "OL", None), ran
     assert ran.stderr != ""
     assert ran.files == []
-    assert ran.seconds < 8
+    assert ran.seconds < 15
 
 
 def test_F11_a_template_bomb_ends_by_time_or_memory(service: Service) -> None:
@@ -171,11 +171,11 @@ def test_F11_a_template_bomb_ends_by_time_or_memory(service: Service) -> None:
     ran = service.run("cpp", code, timeout=3_000)
     assert ran.code != 0
     assert ran.stdout == ""
-    assert ran.seconds < 10
+    assert ran.seconds < 15
     macros = "#define A0 x x\n" + "".join(f"#define A{i} A{i - 1} A{i - 1}\n" for i in range(1, 40)) + "A39\n"
     ran = service.run("c", macros, timeout=2_000)
     assert ran.code != 0
-    assert ran.seconds < 10
+    assert ran.seconds < 15
     service.run("c", '#include <stdio.h>\nint main(void) { puts("next"); }\n').ok("next\n")
 
 

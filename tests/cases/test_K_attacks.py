@@ -89,7 +89,7 @@ def test_K2_no_socket_but_those_of_the_run_itself(service: Service) -> None:
 def test_K2_nothing_is_reached_from_any_language(service: Service, lang: str) -> None:
     ran = service.run(lang, attacks.CONNECT[lang], args=[str(service.port)], timeout=20_000).ended(0)
     assert ran.stdout == "done\n", ran
-    assert ran.seconds < 10
+    assert ran.seconds < 15
 
 
 def test_K2_the_other_table_of_system_calls_is_shut(service: Service) -> None:
@@ -148,7 +148,7 @@ def test_K4_the_supervisor_is_not_touched(service: Service) -> None:
 )
 def test_K4_from_a_shell(service: Service, code: str) -> None:
     ran = service.run("bash", code, timeout=3_000)
-    assert ran.seconds < 6
+    assert ran.seconds < 15
     assert ran.stdout.endswith("done\n") or ran.signal is not None or ran.status == "TO", ran
     service.run("bash", "echo fine", ran.session).ok("fine\n")
 

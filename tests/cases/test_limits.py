@@ -59,7 +59,7 @@ def test_output_flood(small: Service) -> None:
         assert ran.message == "The program was stopped: too much output."
         assert ran.last_line() == "killed: output limit of 2097152 bytes of one stream"
         assert ran.stdout.startswith("first\n")
-        assert ran.seconds < 5
+        assert ran.seconds < 15
 
 
 @pytest.mark.parametrize("size", [64 * KIB, 64 * KIB + 1, 200_000, 2 * MIB - 1])
@@ -125,7 +125,7 @@ def test_workspace_bytes(small: Service, code: str) -> None:
     assert "killed: workspace limit of 16777216 bytes" in ran.stderr
     assert "a" in ran.names
     assert sum(row["size"] for row in small.rows(ran.session)) <= 16 * MIB
-    assert ran.seconds < 4
+    assert ran.seconds < 15
     small.run("bash", "cat a", ran.session).ok("early\n")
 
 
@@ -137,7 +137,7 @@ def test_workspace_entries(small: Service, make: str) -> None:
     assert ran.message == "The program was stopped: the workspace has too many entries."
     assert "killed: workspace limit of 200 entries" in ran.stderr
     assert len(small.rows(ran.session)) <= 200
-    assert ran.seconds < 4
+    assert ran.seconds < 15
     count = int(small.run("bash", "find . -mindepth 1 | wc -l", ran.session).ended(0).stdout)
     assert count <= 200
 

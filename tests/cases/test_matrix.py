@@ -74,7 +74,7 @@ def test_the_tables_are_complete() -> None:
 
 
 @each
-def test_hello_and_no_file_is_left(service: Service, answer: Answers, lang: str) -> None:
+def test_D8_hello_leaves_no_file(service: Service, answer: Answers, lang: str) -> None:
     """A program that only prints leaves no file: nothing is compiled in the workspace (D8)."""
     ran = answer("hello", lang).ok("hello\n")
     assert ran.deleted == []
