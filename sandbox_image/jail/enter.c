@@ -118,6 +118,20 @@ static bool stage(const struct enter_options *options, char **argv, enum phase p
     return code == 0;
 }
 
+/* Standard input is the null device of outside, which the paths layer does not let a program open by name
+ * ("/dev/stdin"): the one of inside takes its place. */
+static void take_own_null(void) {
+    struct stat info, own;
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0 && fstat(STDIN_FILENO, &info) == 0 && fstat(fd, &own) == 0 && S_ISCHR(info.st_mode) &&
+        info.st_rdev == own.st_rdev) {
+        dup2(fd, STDIN_FILENO);
+    }
+    if (fd > STDERR_FILENO) {
+        close(fd);
+    }
+}
+
 int enter_main(int argc, char **argv) {
     struct enter_options options = {.report_fd = REPORT_FD, .filter = 1, .clean = 1};
     int at = 0;
@@ -137,6 +151,7 @@ int enter_main(int argc, char **argv) {
         close_from((unsigned)REPORT_FD + 1);
     }
     fcntl(report_fd, F_SETFD, FD_CLOEXEC);
+    take_own_null();
     for (size_t i = 0; i < options.mkdir.count; i++) {
         if (mkdir(options.mkdir.item[i], 0700) != 0 && errno != EEXIST) {
             report_failure(report_fd, "mkdir", errno);

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,6 +32,16 @@ static bool become(const struct identity *identity) {
     }
     return identity->uid == 0 || (setuid(0) != 0 && setgid(0) != 0 && getuid() == identity->uid &&
                                   geteuid() == identity->uid && getgroups(0, NULL) == 0);
+}
+
+/* Programs open their own output by name ("> /dev/stderr"), which the kernel lets the pipe's owner do. */
+static void hand_over_output(const struct identity *identity) {
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+        struct stat info;
+        if (fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode)) {
+            (void)!fchown(fd, identity->uid, identity->gid);
+        }
+    }
 }
 
 static _Noreturn void fail(const char *stage) {
@@ -68,8 +79,11 @@ static _Noreturn void child(char **argv, const struct identity *identity, const 
     if (chdir("/") != 0) {
         fail("cwd");
     }
-    if (identity->change && !become(identity)) {
-        fail("identity");
+    if (identity->change) {
+        hand_over_output(identity);
+        if (!become(identity)) {
+            fail("identity");
+        }
     }
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
         fail("parent");

@@ -42,6 +42,13 @@ def test_A2_background_child_does_not_hold_the_answer(room: Bench) -> None:
     assert processes_of(NAP) == []
 
 
+def test_a_program_may_open_its_streams_by_name(room: Bench) -> None:
+    answer = room.bash("echo err > /dev/stderr; echo out > /dev/stdout; cat /dev/stdin; cat < /dev/stdin; echo $?")
+    assert (answer.stdout, answer.stderr, answer.code) == ("out\n0\n", "err\n", 0)
+    answer = room.python("print(repr(open('/dev/stdin').read())); open('/dev/stderr', 'w').write('e')")
+    assert (answer.stdout, answer.stderr, answer.code) == ("''\n", "e", 0)
+
+
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_A3_a_million_characters_on_one_stream(room: Bench, stream: str) -> None:
     answer = room.python(f"import sys; print('x'*1_000_000, file=sys.{stream})")
