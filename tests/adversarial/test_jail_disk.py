@@ -90,8 +90,8 @@ def test_emptied_folders_count_what_they_keep() -> None:
         assert result.outcome == FINE
         if os.stat(f"{folder}/0").st_size < 256 << 10:
             pytest.skip("folders of this file system shrink")
-        result = watched(f"import shutil; shutil.rmtree('0')\n{SWOLLEN}".replace("COUNT", "12").replace("HOLD", "8"),
-                         folder, uid, 4 * MIB)  # fmt: skip
+        more = f"import shutil; shutil.rmtree('0')\n{SWOLLEN}".replace("COUNT", "4").replace("HOLD", "9")
+        result = watched(more, folder, uid, MIB)
         assert result.outcome == BYTES
 
 
