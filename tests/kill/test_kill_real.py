@@ -78,7 +78,7 @@ def test_D12_a_killed_service_takes_its_programs_along_and_leaves_the_session_fr
     mark = f"workroom-{secrets.token_hex(8)}"
     with running(folder) as (process, client):
         session = run(client, "echo kept > kept.txt")["session_id"]
-        code = f"echo half > half.txt\n(exec -a {mark} setsid sleep 120) &\nexec -a {mark} sleep 120"
+        code = f"echo half > half.txt\nsetsid bash -c 'exec -a {mark} sleep 120' &\nexec -a {mark} sleep 120"
         lost: list[BaseException] = []
 
         def ask() -> None:
