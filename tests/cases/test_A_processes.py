@@ -24,27 +24,28 @@ DAEMONS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("lang", "code"),
-    [
-        ("bash", 'python3 -c "import time; time.sleep(999)"; :'),
-        ("bash", "trap '' TERM INT HUP; while :; do sleep 1; done"),
-        ("py", "import subprocess\nsubprocess.run(['bash', '-c', 'sleep 999; :'])\n"),
-        ("js", "require('child_process').execSync('sleep 999; :')"),
-        (
-            "c",
-            "#include <signal.h>\n#include <unistd.h>\n"
-            "int main(void) { sigset_t s; sigfillset(&s); sigprocmask(SIG_BLOCK, &s, 0);\n"
-            "  fork(); for (;;) sleep(9); }\n",
-        ),
-    ],
-)
-def test_A1_nothing_survives_a_time_out(service: Service, lang: str, code: str) -> None:
-    ran = service.run(lang, code, timeout=1_500)
-    assert (ran.code, ran.signal, ran.status) == (None, "SIGKILL", "TO"), ran
-    assert ran.last_line() == "timed out after 1.5 s"
-    assert ran.seconds < 15
-    service.run("bash", SEEN, ran.session).ok("")
+SLEEPERS = [
+    ("bash", 'python3 -c "import time; time.sleep(999)"; :'),
+    ("bash", "trap '' TERM INT HUP; while :; do sleep 1; done"),
+    ("py", "import subprocess\nsubprocess.run(['bash', '-c', 'sleep 999; :'])\n"),
+    ("js", "require('child_process').execSync('sleep 999; :')"),
+    (
+        "c",
+        "#include <signal.h>\n#include <unistd.h>\n"
+        "int main(void) { sigset_t s; sigfillset(&s); sigprocmask(SIG_BLOCK, &s, 0);\n"
+        "  fork(); for (;;) sleep(9); }\n",
+    ),
+]
+
+
+def test_A1_nothing_survives_a_time_out(service: Service) -> None:
+    """Whatever waits, ignores signals or has children."""
+    runs = at_once([partial(service.run, lang, code, timeout=1_500) for lang, code in SLEEPERS])
+    for ran in runs:
+        assert (ran.code, ran.signal, ran.status) == (None, "SIGKILL", "TO"), ran
+        assert ran.last_line() == "timed out after 1.5 s"
+        assert ran.seconds < 15
+        service.run("bash", SEEN, ran.session).ok("")
 
 
 @pytest.mark.parametrize("how", DAEMONS)
@@ -137,22 +138,23 @@ def test_A4_an_endless_flood_is_stopped_and_says_why(service: Service, lang: str
     assert len(ran.stderr) <= MIB + 200
 
 
-@pytest.mark.parametrize(
-    ("lang", "code"),
-    [
-        ("py", "print('step 1')\nimport time\ntime.sleep(99)\n"),
-        ("js", "console.log('step 1'); setInterval(() => 0, 1000);"),
-        ("bash", "echo 'step 1'; sleep 99"),
-        ("r", "cat('step 1\\n')\nSys.sleep(99)\n"),
-        ("php", '<?php echo "step 1\\n"; sleep(99);'),
-        ("c", '#include <stdio.h>\n#include <unistd.h>\nint main(void) { puts("step 1"); fflush(stdout); pause(); }\n'),
-    ],
-)
-def test_A5_partial_output_and_files_of_a_timed_out_program_are_kept(service: Service, lang: str, code: str) -> None:
-    ran = service.run(lang, code, timeout=1_500)
-    assert (ran.stdout, ran.code, ran.signal, ran.status) == ("step 1\n", None, "SIGKILL", "TO"), ran
-    assert ran.stderr == "timed out after 1.5 s\n"
-    assert ran.message == "The program ran out of time."
+STEPS = [
+    ("py", "print('step 1')\nimport time\ntime.sleep(99)\n"),
+    ("js", "console.log('step 1'); setInterval(() => 0, 1000);"),
+    ("bash", "echo 'step 1'; sleep 99"),
+    ("r", "cat('step 1\\n')\nSys.sleep(99)\n"),
+    ("php", '<?php echo "step 1\\n"; sleep(99);'),
+    ("c", '#include <stdio.h>\n#include <unistd.h>\nint main(void) { puts("step 1"); fflush(stdout); pause(); }\n'),
+]
+
+
+def test_A5_partial_output_of_a_timed_out_program_is_kept(service: Service) -> None:
+    """At the limit, with the line that says so, in any language that wrote its line out."""
+    runs = at_once([partial(service.run, lang, code, timeout=2_500) for lang, code in STEPS])
+    for ran in runs:
+        assert (ran.stdout, ran.code, ran.signal, ran.status) == ("step 1\n", None, "SIGKILL", "TO"), ran
+        assert ran.stderr == "timed out after 2.5 s\n"
+        assert ran.message == "The program ran out of time."
 
 
 def test_A5_files_of_a_timed_out_program_are_kept(service: Service) -> None:
