@@ -141,8 +141,11 @@ void close_from(unsigned first) {
 }
 
 void reset_signals(void) {
-    for (int number = 1; number < NSIG; number++) {
-        signal(number, SIG_DFL); /* refused for KILL, STOP and the C library's own */
+    /* By the system call: the C library refuses its own two signals, which a parent may have ignored. An action of
+       zeros is SIG_DFL without flags on every architecture; KILL and STOP are refused and need nothing. */
+    static const unsigned long by_default[4] = {0};
+    for (long number = 1; number < NSIG; number++) {
+        syscall(SYS_rt_sigaction, number, by_default, NULL, 8);
     }
     sigset_t none;
     sigemptyset(&none);

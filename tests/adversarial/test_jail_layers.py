@@ -1,12 +1,14 @@
 """Each layer's probe succeeds with the layer off and is stopped with it on; and what a program sees of the
 supervisor and the host (K1, A14, E1)."""
 
+import ctypes
 import json
 import os
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +135,18 @@ print(json.dumps({key: status[key].split() for key in wanted} | {
 """
 
 
+@contextmanager
+def ignoring(number: int) -> Iterator[None]:
+    """Ignore a signal by the system call, as no C library lets a program do it with its own two (32 and 33)."""
+    call = {"x86_64": 13, "aarch64": 134}[os.uname().machine]
+    libc, before = ctypes.CDLL(None, use_errno=True), (ctypes.c_ulong * 4)()
+    assert libc.syscall(call, number, (ctypes.c_ulong * 4)(1), before, 8) == 0
+    try:
+        yield
+    finally:
+        assert libc.syscall(call, number, before, None, 8) == 0
+
+
 @BOTH
 def test_a14_state_in_which_a_program_starts(namespaces: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
@@ -140,7 +154,8 @@ def test_a14_state_in_which_a_program_starts(namespaces: bool, monkeypatch: pyte
     canaries = [os.open("/etc/passwd", os.O_RDONLY) for _ in range(3)]
     for fd in canaries:
         os.set_inheritable(fd, True)
-    result = python(STATE, namespaces=namespaces, uid=uid)
+    with ignoring(32):
+        result = python(STATE, namespaces=namespaces, uid=uid)
     for fd in canaries:
         os.close(fd)
     state = json.loads(result.stdout)
