@@ -68,7 +68,7 @@ class Ran:
     def names(self) -> list[str]:
         return [row["name"] for row in self.files]
 
-    def ok(self, stdout: str, files: Sequence[str] = ()) -> Ran:
+    def expect(self, stdout: str, files: Sequence[str] = ()) -> Ran:
         """Assert that it ended by itself with 0, printed exactly this, nothing on stderr, and left these files."""
         assert (self.code, self.signal, self.status, self.message) == (0, None, None, None), self
         assert self.stderr == "", self
@@ -76,7 +76,7 @@ class Ran:
         assert self.names == sorted(files, key=str.encode), self
         return self
 
-    def ended(self, code: int) -> Ran:
+    def expect_end(self, code: int) -> Ran:
         """Assert that it ended by itself with this code."""
         assert (self.code, self.signal, self.status) == (code, None, None), self
         return self

@@ -45,14 +45,14 @@ def test_A1_nothing_survives_a_time_out(service: Service) -> None:
         assert (ran.code, ran.signal, ran.status) == (None, "SIGKILL", "TO"), ran
         assert ran.last_line() == "timed out after 1.5 s"
         assert ran.seconds < 15
-        service.run("bash", SEEN, ran.session).ok("")
+        service.run("bash", SEEN, ran.session).expect("")
 
 
 @pytest.mark.parametrize("how", DAEMONS)
 def test_A2_background_child_does_not_hold_the_answer(service: Service, how: str) -> None:
-    ran = service.run("bash", DAEMONS[how], timeout=20_000).ok("hi\n")
+    ran = service.run("bash", DAEMONS[how], timeout=20_000).expect("hi\n")
     assert ran.seconds < 15
-    service.run("bash", SEEN, ran.session).ok("")
+    service.run("bash", SEEN, ran.session).expect("")
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_A2_background_child_does_not_hold_the_answer(service: Service, how: str
     ],
 )  # fmt: skip
 def test_A2_a_child_of_any_language_does_not_hold_the_answer(service: Service, lang: str, code: str) -> None:
-    ran = service.run(lang, code, timeout=20_000).ok("hi\n")
+    ran = service.run(lang, code, timeout=20_000).expect("hi\n")
     assert ran.seconds < 15
 
 
 def test_A2_what_a_child_prints_before_the_program_ends_is_there(service: Service) -> None:
-    service.run("bash", "(echo child; sleep 61) & sleep 0.3; echo parent").ok("child\nparent\n")
+    service.run("bash", "(echo child; sleep 61) & sleep 0.3; echo parent").expect("child\nparent\n")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_A2_what_a_child_prints_before_the_program_ends_is_there(service: Servic
     ],
 )  # fmt: skip
 def test_A3_both_pipes_are_drained(service: Service, lang: str, code: str) -> None:
-    ran = service.run(lang, code).ended(0)
+    ran = service.run(lang, code).expect_end(0)
     assert ran.stdout == "x" * 1_000_000
     assert ran.stderr == "y" * 1_000_000
 
@@ -118,7 +118,9 @@ def test_A4_too_much_output_keeps_head_and_tail_and_the_exit_code(
 
 
 def test_A4_standard_error_is_cut_by_itself(service: Service) -> None:
-    ran = service.run("py", "import sys\nsys.stderr.write('E' * 3_000_000)\nprint('whole')\nsys.exit(4)\n").ended(4)
+    ran = service.run("py", "import sys\nsys.stderr.write('E' * 3_000_000)\nprint('whole')\nsys.exit(4)\n").expect_end(
+        4
+    )
     assert ran.stdout == "whole\n"
     assert "bytes of output left out]" in ran.stderr
     assert len(ran.stderr) < MIB + 100
@@ -160,7 +162,7 @@ def test_A5_partial_output_of_a_timed_out_program_is_kept(service: Service) -> N
 def test_A5_files_of_a_timed_out_program_are_kept(service: Service) -> None:
     ran = service.run("bash", "echo kept > f; echo e >&2; while :; do :; done", timeout=1_000)
     assert (ran.names, ran.stderr, ran.status) == (["f"], "e\ntimed out after 1 s\n", "TO")
-    service.run("bash", "cat f", ran.session).ok("kept\n")
+    service.run("bash", "cat f", ran.session).expect("kept\n")
 
 
 @pytest.mark.parametrize(
@@ -176,16 +178,16 @@ def test_A5_files_of_a_timed_out_program_are_kept(service: Service) -> None:
 def test_A7_reading_meets_the_end_at_once(
     service: Service, lang: str, code: str, exit_code: int, stdout: str, said: str
 ) -> None:
-    ran = service.run(lang, code).ended(exit_code)
+    ran = service.run(lang, code).expect_end(exit_code)
     assert ran.stdout == stdout
     assert said in ran.stderr
     assert ran.seconds < 15
 
 
 def test_A8_the_program_is_not_fed_through_standard_input(service: Service) -> None:
-    service.run("bash", "cat > f; wc -c < f; echo after").ok("0\nafter\n", ["f"])
-    service.run("bash", "python3 -; node -; echo after").ok("after\n")
-    service.run("py", "import subprocess as s\nprint(s.run(['cat'], capture_output=True).stdout)\n").ok("b''\n")
+    service.run("bash", "cat > f; wc -c < f; echo after").expect("0\nafter\n", ["f"])
+    service.run("bash", "python3 -; node -; echo after").expect("after\n")
+    service.run("py", "import subprocess as s\nprint(s.run(['cat'], capture_output=True).stdout)\n").expect("b''\n")
 
 
 @pytest.mark.parametrize(
@@ -194,15 +196,15 @@ def test_A8_the_program_is_not_fed_through_standard_input(service: Service) -> N
 def test_A11_a_run_that_ends_badly_leaves_the_session_usable(service: Service, code: str) -> None:
     session = service.upload("kept", b"k")
     service.run("bash", f"cp kept other; {code}", session)
-    service.run("bash", "echo ok; ls").ended(0)
+    service.run("bash", "echo ok; ls").expect_end(0)
     ran = service.run("bash", "echo ok $(ls | wc -l)", session)
     assert (ran.code, ran.stderr) == (0, "")
     assert ran.stdout.startswith("ok ")
 
 
 def test_A11_each_run_is_a_process_of_its_own(service: Service) -> None:
-    first = service.run("bash", "export LEFT=1; cd /tmp; umask 0; alias ls=false; echo $LEFT; exit 3").ended(3)
-    service.run("bash", 'echo "<$LEFT>" $PWD $(umask)', first.session).ok("<> /mnt/data 0022\n")
+    first = service.run("bash", "export LEFT=1; cd /tmp; umask 0; alias ls=false; echo $LEFT; exit 3").expect_end(3)
+    service.run("bash", 'echo "<$LEFT>" $PWD $(umask)', first.session).expect("<> /mnt/data 0022\n")
 
 
 @pytest.mark.parametrize(
@@ -221,7 +223,7 @@ def test_A11_each_run_is_a_process_of_its_own(service: Service) -> None:
 )  # fmt: skip
 def test_A14_the_environment_is_an_allow_list(service: Service, lang: str, code: str) -> None:
     """Nothing of ours, of a cloud's or of this machine's, in whatever language."""
-    ran = service.run(lang, code).ended(0)
+    ran = service.run(lang, code).expect_end(0)
     lines = [line for line in ran.stdout.splitlines() if "=" in line]
     names = {line.partition("=")[0] for line in lines}
     assert {"HOME=/tmp/home", "TMPDIR=/tmp", "TZ=UTC", "LANG=C.UTF-8"} <= set(lines)
@@ -237,7 +239,7 @@ def test_A15_a_process_out_of_our_group_is_dead_before_the_answer(service: Servi
     """Seen from outside: no process of any program's user is left once the answer is there."""
     token = "sleep 611.0625"
     code = f"setsid nohup {token} >/dev/null 2>&1 & (setsid bash -c 'trap \"\" HUP TERM; {token}; :' &) ; echo up"
-    service.run("bash", code).ok("up\n")
+    service.run("bash", code).expect("up\n")
     left = [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit() and b"611.0625" in _cmdline(entry)]
     assert left == []
 

@@ -36,7 +36,7 @@ def test_A10_a_fork_bomb_is_bounded_and_gone(service: Service, bomb: str) -> Non
 
     def neighbour() -> None:
         while not ended.is_set():
-            others.append(service.run("bash", "echo fine").ok("fine\n").seconds)
+            others.append(service.run("bash", "echo fine").expect("fine\n").seconds)
 
     thread = threading.Thread(target=neighbour)
     thread.start()
@@ -48,7 +48,7 @@ def test_A10_a_fork_bomb_is_bounded_and_gone(service: Service, bomb: str) -> Non
     assert ran.status in ("TO", "OL", "SG"), ran
     assert ran.seconds < 15
     assert others, "no neighbour ran"
-    service.run("bash", "echo /proc/[0-9]*", ran.session).ok("/proc/1 /proc/2\n")
+    service.run("bash", "echo /proc/[0-9]*", ran.session).expect("/proc/1 /proc/2\n")
 
 
 def test_A10_without_name_spaces(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -116,7 +116,7 @@ def test_A12_an_executor_that_dies_is_an_error_and_nothing_is_committed(small: S
         thread.join(30)
     assert answers == [502]
     assert small.rows(session) == before
-    small.run("bash", "cat f; ls", session).ok("one\nf\n")
+    small.run("bash", "cat f; ls", session).expect("one\nf\n")
 
 
 def test_A16_the_time_of_a_request_is_honoured(service: Service) -> None:
@@ -126,7 +126,7 @@ def test_A16_the_time_of_a_request_is_honoured(service: Service) -> None:
     ran = service.run("bash", "sleep 0.2; echo never", timeout=1)
     assert (ran.status, ran.stdout) == ("TO", "")
     assert ran.last_line() == "timed out after 0.001 s"
-    service.run("bash", "sleep 1.2; echo in time", timeout=300_000).ok("in time\n")
+    service.run("bash", "sleep 1.2; echo in time", timeout=300_000).expect("in time\n")
 
 
 @pytest.mark.parametrize("value", [0, -1, "5", 10**9, 300_001, 1.5, True, [], {}, "1s", 10**30])
@@ -169,7 +169,7 @@ def test_A17_a_program_that_takes_all_memory_fails_alone(service: Service, lang:
         assert "out of memory" in said or "memory" in said or "heap" in said, ran
     else:
         assert "emory" in ran.stderr, ran
-    service.run("py", "print(1)", ran.session).ok("1\n")
+    service.run("py", "print(1)", ran.session).expect("1\n")
 
 
 def test_A17_memory_of_many_processes_counts_together(service: Service) -> None:
@@ -192,4 +192,4 @@ def test_A17_eight_busy_threads_end_with_the_time(service: Service) -> None:
     ran = service.run("c", code, timeout=2_000)
     assert ran.status in ("TO", "SG"), ran
     assert ran.seconds < 15
-    service.run("py", "print(1)").ok("1\n")
+    service.run("py", "print(1)").expect("1\n")

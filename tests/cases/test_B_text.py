@@ -22,12 +22,12 @@ from tests.cases.door import Service
     ],
 )  # fmt: skip
 def test_B1_any_bytes_are_answered(service: Service, lang: str, code: str, stdout: str) -> None:
-    service.run(lang, code).ok(stdout)
+    service.run(lang, code).expect(stdout)
 
 
 def test_B1_every_byte_on_both_streams(service: Service) -> None:
     code = "import sys\nfor s in sys.stdout, sys.stderr:\n    s.buffer.write(bytes(range(256)))\n    s.flush()\n"
-    ran = service.run("py", code).ended(0)
+    ran = service.run("py", code).expect_end(0)
     expected = bytes(range(128)).decode() + "\ufffd" * 128
     assert ran.stdout == ran.stderr == expected
 
@@ -44,7 +44,7 @@ def test_output_is_exact_also_at_its_ends(service: Service) -> None:
     """exec.md A3: read_file takes stdout verbatim."""
     for text in ("", "\n", "\n\n x \n\n", "no end", " \t ", "\r\n"):
         session = service.upload("f", text.encode())
-        service.run("bash", "cat '/mnt/data/f'", session).ok(text)
+        service.run("bash", "cat '/mnt/data/f'", session).expect(text)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_output_is_exact_also_at_its_ends(service: Service) -> None:
     ],
 )  # fmt: skip
 def test_B9_everything_is_utf_8(service: Service, lang: str, code: str, stdout: str) -> None:
-    ran = service.run(lang, code).ended(0)
+    ran = service.run(lang, code).expect_end(0)
     assert (ran.stdout, ran.stderr) == (stdout, "")
 
 
@@ -84,14 +84,14 @@ def test_B9_java_reads_and_names_files_in_utf_8(service: Service) -> None:
         '  System.out.println(new Scanner(Path.of("π.txt")).next());\n'
         '  System.err.println("π"); } }\n'
     )
-    ran = service.run("java", code).ended(0)
+    ran = service.run("java", code).expect_end(0)
     assert (ran.stdout, ran.stderr, ran.names) == ("./π.txt\né\n", "π\n", ["π.txt"])
 
 
 def test_the_program_is_written_byte_for_byte(service: Service) -> None:
     """No line end, mark or quote of a program is touched, nor is one added."""
     for code in ("print(len('''a\r\nb'''))", "\ufeffprint(3)", "#!/usr/bin/env python2\nprint(3)\n", "print(3)#é"):
-        assert service.run("py", code).ended(0).stdout == "3\n"
+        assert service.run("py", code).expect_end(0).stdout == "3\n"
     quoted = "cat <<'EOF'\n$x `y` \\n '''\n\"\n{src}{build}\nEOF\n"
-    service.run("bash", quoted).ok("$x `y` \\n '''\n\"\n{src}{build}\n")
-    service.run("bash", 'wc -c < "$0"; exit 0 #' + "é" * 1000).ok("2022\n")
+    service.run("bash", quoted).expect("$x `y` \\n '''\n\"\n{src}{build}\n")
+    service.run("bash", 'wc -c < "$0"; exit 0 #' + "é" * 1000).expect("2022\n")

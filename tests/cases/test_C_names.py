@@ -21,7 +21,7 @@ def test_C1_a_name_of_another_script_is_exact_everywhere(service: Service) -> No
     session = service.upload("报告.csv", b"x,y\n")
     (row,) = service.rows(session)
     assert row["metadata"]["original-filename"] == "报告.csv"
-    service.run("py", "import os\nprint(os.listdir())\nprint(open('报告.csv').read())\n", session).ok(
+    service.run("py", "import os\nprint(os.listdir())\nprint(open('报告.csv').read())\n", session).expect(
         "['报告.csv']\nx,y\n\n"
     )
     answer = service.download(session, row["id"])
@@ -48,11 +48,11 @@ def test_C1_each_spelling_of_a_name_in_a_form(service: Service, disposition: str
     assert answer.json()["files"][0]["filename"] == name
     session = answer.json()["session_id"]
     assert service.names(session) == [name]
-    service.run("py", f"print(open({name!r}).read())", session).ok("x\n")
+    service.run("py", f"print(open({name!r}).read())", session).expect("x\n")
 
 
 def test_C2_the_disposition_of_a_program_s_file(service: Service) -> None:
-    ran = service.run("py", "open('🤣.txt', 'w').write('x')").ok("", ["🤣.txt"])
+    ran = service.run("py", "open('🤣.txt', 'w').write('x')").expect("", ["🤣.txt"])
     answer = service.download(ran.session, ran.files[0]["id"])
     assert answer.headers["Content-Disposition"] == "attachment; filename=\"_.txt\"; filename*=UTF-8''%F0%9F%A4%A3.txt"
     assert answer.headers["Content-Type"].startswith("text/plain")
@@ -63,7 +63,7 @@ def test_C2_the_disposition_of_a_program_s_file(service: Service) -> None:
     "name", ['a"b.txt', "a\\b.txt", "a\nb.txt", "a\r\nX: 1.txt", "a;b.txt", "\x7f.txt", "<b>.html"]
 )
 def test_C2_no_name_can_forge_a_header(service: Service, name: str) -> None:
-    ran = service.run("py", f"open({name!r}, 'w').write('x')").ok("", [name])
+    ran = service.run("py", f"open({name!r}, 'w').write('x')").expect("", [name])
     answer = service.download(ran.session, ran.files[0]["id"])
     assert answer.status_code == 200
     disposition = answer.headers["Content-Disposition"]
@@ -76,7 +76,7 @@ def test_C4_every_listed_name_round_trips(service: Service) -> None:
     """Made by a program, listed, taken by its name percent-encoded once, by its id, and read by the next run."""
     code = "import os, sys\nfor n in sys.argv[1:]:\n    os.makedirs(os.path.dirname(n) or '.', exist_ok=True)\n"
     code += "    open(n, 'w').write('of ' + n)\n"
-    ran = service.run("py", code, args=list(ODD)).ok("", ODD)
+    ran = service.run("py", code, args=list(ODD)).expect("", ODD)
     assert service.names(ran.session) == sorted(ODD, key=str.encode)
     for row in ran.files:
         name = row["name"]
@@ -87,7 +87,7 @@ def test_C4_every_listed_name_round_trips(service: Service) -> None:
         # A path that a client itself would normalise away is reached by its id or wholly encoded.
         assert answer.status_code == 200 or name in ("...",), name
     shown = service.run("py", "import sys\nfor n in sys.argv[1:]: print(open(n).read())\n", ran.session, args=list(ODD))
-    shown.ok("".join(f"of {name}\n" for name in ODD))
+    shown.expect("".join(f"of {name}\n" for name in ODD))
 
 
 def test_C4_a_name_is_decoded_once(service: Service) -> None:
@@ -120,7 +120,7 @@ def test_C6_odd_names_in_a_workspace_do_no_harm(service: Service, lang: str) -> 
         "go": 'package main\nimport ("fmt"; "os")\nfunc main() { l, _ := os.ReadDir("."); for _, e := range l {\n'
               '  b, _ := os.ReadFile(e.Name()); fmt.Print(string(b)) }; os.Remove("-rf") }\n',
     }  # fmt: skip
-    ran = service.run(lang, programs[lang], made.session).ended(0)
+    ran = service.run(lang, programs[lang], made.session).expect_end(0)
     names = ["-rf", "--help", "a b", "$(id)", "`id`", "'q'.txt", "-o", ";true", "|"]
     assert sorted(ran.stdout) == sorted("".join(names)), ran
     assert ran.stderr == ""
@@ -151,7 +151,7 @@ def test_C7_what_only_looks_odd_is_a_name(service: Service, name: str) -> None:
     session = service.upload("in", b"x")
     ran = service.run("py", f"print(open({name!r}).read())", files=[{"id": "in", "name": name, "session_id": session}])
     assert ran.session == session
-    ran.ok("x\n")
+    ran.expect("x\n")
 
 
 def test_C7_a_path_may_be_longer_than_the_system_takes_at_once(service: Service) -> None:
@@ -159,12 +159,12 @@ def test_C7_a_path_may_be_longer_than_the_system_takes_at_once(service: Service)
     deepest = "/".join(["d" * 61] * 79 + ["n" * 102])
     assert len(deepest) == 5_000
     session = service.upload("in", b"deep")
-    service.run("bash", "true", files=[{"id": "in", "name": deepest, "session_id": session}]).ok("")
+    service.run("bash", "true", files=[{"id": "in", "name": deepest, "session_id": session}]).expect("")
     assert service.names(session) == [deepest, "in"]
     assert service.read(session, deepest) == b"deep"
     walk = "import os\nfor _ in range(79): os.chdir('d' * 61)\nn = 'n' * 102\nprint(open(n).read())\n"
     walk += "open(n, 'a').write('er')\n"
-    service.run("py", walk, session).ok("deep\n", [deepest])
+    service.run("py", walk, session).expect("deep\n", [deepest])
     assert service.read(session, deepest) == b"deeper"
     refused = {"lang": "bash", "code": "true", "files": [{"id": "in", "name": deepest + "n", "session_id": session}]}
     answer = service.post(refused)
@@ -192,6 +192,6 @@ def test_C11_two_normal_forms_of_one_name_are_two_files(service: Service) -> Non
     service.upload("e\u0301", b"two", session)
     assert service.names(session) == ["e\u0301", "\u00e9"]
     assert (service.read(session, "\u00e9"), service.read(session, "e\u0301")) == (b"one", b"two")
-    service.run("bash", "ls | wc -l", session).ok("2\n")
+    service.run("bash", "ls | wc -l", session).expect("2\n")
     service.upload("\u00c9", b"case", session)
     assert len(service.rows(session)) == 3

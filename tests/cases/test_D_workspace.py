@@ -18,10 +18,10 @@ def test_D1_all_uploads_are_there_in_every_run(service: Service) -> None:
     service.upload("dir/b", b"2", session)
     service.upload("c.csv", b"3", session)
     for _ in range(2):
-        service.run("py", "import os\nprint(sorted(os.listdir()), os.listdir('dir'))\n", session).ok(
+        service.run("py", "import os\nprint(sorted(os.listdir()), os.listdir('dir'))\n", session).expect(
             "['a', 'c.csv', 'dir'] ['b']\n"
         )
-    service.run("js", "console.log(require('fs').readdirSync('.').join())", session).ok("a,c.csv,dir\n")
+    service.run("js", "console.log(require('fs').readdirSync('.').join())", session).expect("a,c.csv,dir\n")
 
 
 @pytest.mark.parametrize("spelling", ["storage_session_id", "session_id"])
@@ -32,7 +32,7 @@ def test_D2_both_spellings_of_a_home(service: Service, spelling: str) -> None:
     ran = service.run(
         "bash", "cat deep/mine.csv", home, files=[{"id": "in.csv", "name": "deep/mine.csv", spelling: session}]
     )
-    ran.ok("x")
+    ran.expect("x")
     assert service.names(home) == ["deep/mine.csv"]
     assert service.names(session) == ["in.csv"]
 
@@ -42,20 +42,20 @@ def test_D2_of_two_references_with_one_name_the_last_wins(service: Service) -> N
     one, two = service.upload("data.csv", b"one"), service.upload("data.csv", b"two")
     home = service.run("bash", "true").session
     files = [{"id": "data.csv", "name": "data.csv", "session_id": session} for session in (one, two)]
-    ran = service.run("bash", "cat data.csv", home, files=files).ended(0)
+    ran = service.run("bash", "cat data.csv", home, files=files).expect_end(0)
     assert ran.stdout == "two"
     assert ran.stderr == 'workroom: input file "data.csv" was named twice; the last one is used\n'
     assert (service.read(one, "data.csv"), service.read(two, "data.csv")) == (b"one", b"two")
-    service.run("bash", "cat data.csv; echo changed > data.csv", home).ok("two", ["data.csv"])
-    kept = service.run("bash", "cat data.csv", home, files=files[1:]).ended(0)
+    service.run("bash", "cat data.csv; echo changed > data.csv", home).expect("two", ["data.csv"])
+    kept = service.run("bash", "cat data.csv", home, files=files[1:]).expect_end(0)
     assert kept.stdout == "changed\n"
 
 
 def test_D3_the_returned_id_is_the_same_workspace(service: Service) -> None:
-    session = service.run("bash", "echo 1 > a").ok("", ["a"]).session
-    service.run("py", 'print(open("a").read(), end="")', session).ok("1\n")
-    service.run("php", "<?php file_put_contents('a', '2');", session).ok("", ["a"])
-    service.run("r", 'cat(readLines("a", warn = FALSE))', session).ok("2")
+    session = service.run("bash", "echo 1 > a").expect("", ["a"]).session
+    service.run("py", 'print(open("a").read(), end="")', session).expect("1\n")
+    service.run("php", "<?php file_put_contents('a', '2');", session).expect("", ["a"])
+    service.run("r", 'cat(readLines("a", warn = FALSE))', session).expect("2")
 
 
 def test_D3_a_file_alone_names_the_session(service: Service) -> None:
@@ -65,7 +65,7 @@ def test_D3_a_file_alone_names_the_session(service: Service) -> None:
     reference = {"id": row["id"], "name": row["name"], "storage_session_id": row["storage_session_id"]}
     second = service.run("bash", "cat b; echo 3 > c", files=[reference])
     assert second.session == first.session
-    second.ok("2\n", ["c"])
+    second.expect("2\n", ["c"])
     third = service.run("bash", "ls", files=[{"id": "gone", "session_id": first.session}, reference])
     assert third.session == first.session
     assert (third.stdout, third.stderr) == ("a\nb\nc\n", 'workroom: input file "gone" is not available\n')
@@ -74,10 +74,10 @@ def test_D3_a_file_alone_names_the_session(service: Service) -> None:
 def test_D3_a_hint_is_a_session_of_its_own(service: Service) -> None:
     hint = {"runtime_session_hint": "conversation-D3", "user_id": "u1"}
     first = service.run("bash", "echo 1 > a", **hint)
-    assert service.run("bash", "cat a", **hint).ok("1\n").session == first.session
-    other = service.run("bash", "ls", runtime_session_hint="conversation-D3", user_id="u2").ok("")
+    assert service.run("bash", "cat a", **hint).expect("1\n").session == first.session
+    other = service.run("bash", "ls", runtime_session_hint="conversation-D3", user_id="u2").expect("")
     assert other.session != first.session
-    assert service.run("bash", "ls", key=service.other_key, **hint).ok("").session != first.session
+    assert service.run("bash", "ls", key=service.other_key, **hint).expect("").session != first.session
 
 
 def test_D4_the_answer_and_the_listing_agree(service: Service) -> None:
@@ -86,12 +86,12 @@ def test_D4_the_answer_and_the_listing_agree(service: Service) -> None:
         "open('x/.hidden', 'w').close()\nos.makedirs('.dot/d'); open('.dot/d/f', 'w').write('f')\n"
         "os.symlink('x/y/z.txt', 'link'); os.mkfifo('fifo')\nopen('é', 'w').write('1')\n"
     )
-    ran = service.run("py", code).ok("", [".dot/d/f", "x/.hidden", "x/y/z.txt", "é"])
+    ran = service.run("py", code).expect("", [".dot/d/f", "x/.hidden", "x/y/z.txt", "é"])
     rows = service.rows(ran.session)
     assert [(row["id"], row["size"], row["metadata"]["original-filename"]) for row in rows] == [
         (row["id"], row["size"], row["name"]) for row in ran.files
     ]
-    service.run("bash", "find empty -type d | sort; [ -p fifo ] && readlink link", ran.session).ok(
+    service.run("bash", "find empty -type d | sort; [ -p fifo ] && readlink link", ran.session).expect(
         "empty\nempty/er\nx/y/z.txt\n"
     )
 
@@ -118,7 +118,7 @@ def test_D4_a_random_tree_is_what_both_say(service: Service, seed: int) -> None:
     )
     session, before = None, set[str]()
     for step in range(2):
-        ran = service.run("py", code, session, args=[str(seed * 10 + step)]).ended(0)
+        ran = service.run("py", code, session, args=[str(seed * 10 + step)]).expect_end(0)
         session = ran.session
         shown = ran.stdout.splitlines() if ran.stdout.strip() else []
         assert set(service.names(session)) == set(shown)
@@ -136,8 +136,8 @@ def test_D6_backdated_copied_and_unpacked_files_are_outputs(service: Service) ->
         "tar cf /tmp/t.tar t; rm -r t; tar xpf /tmp/t.tar\n"
         "touch -d @0 epoch; touch -d 1901-01-01 before\n"
     )
-    service.run("bash", code, session).ok("", ["before", "epoch", "later", "new.txt", "out.csv", "t/unpacked"])
-    service.run("bash", "stat -c '%n %Y' new.txt epoch t/unpacked; cat t/unpacked", session).ok(
+    service.run("bash", code, session).expect("", ["before", "epoch", "later", "new.txt", "out.csv", "t/unpacked"])
+    service.run("bash", "stat -c '%n %Y' new.txt epoch t/unpacked; cat t/unpacked", session).expect(
         "new.txt 946684800\nepoch 0\nt/unpacked 946598400\nu\n"
     )
 
@@ -147,13 +147,13 @@ def test_D6_a_change_that_leaves_size_and_time_is_found(service: Service) -> Non
     code = (
         "import os\nt = os.stat('f'); open('f', 'r+').write('zzz'); os.utime('f', ns=(t.st_atime_ns, t.st_mtime_ns))\n"
     )
-    service.run("py", code, session).ok("", ["f"])
-    service.run("bash", "printf ddd > x; touch -r g x; mv x g; cat f", session).ok("zzz", ["g"])
+    service.run("py", code, session).expect("", ["f"])
+    service.run("bash", "printf ddd > x; touch -r g x; mv x g; cat f", session).expect("zzz", ["g"])
     assert service.read(session, "g") == b"ddd"
-    service.run("bash", "cat f g same > /dev/null; touch -a f", session).ok("")
+    service.run("bash", "cat f g same > /dev/null; touch -a f", session).expect("")
     # mmap writes and a rename within the folder are changes like any other.
     code = "import mmap\nf = open('f', 'r+b'); m = mmap.mmap(f.fileno(), 0); m[0] = 33; m.close()\n"
-    service.run("py", code, session).ok("", ["f"])
+    service.run("py", code, session).expect("", ["f"])
     ran = service.run("bash", "mv f moved; chmod 755 g", session)
     assert (ran.names, ran.deleted) == (["g", "moved"], ["f"])
     assert service.read(session, "moved") == b"!zz"
@@ -161,7 +161,7 @@ def test_D6_a_change_that_leaves_size_and_time_is_found(service: Service) -> Non
 
 def test_D7_only_the_file_system_is_looked_at(service: Service) -> None:
     code = 'import pandas as pd\npd.DataFrame([1]).to_csv("o.csv")\nprint("saved fake.csv")\n'
-    ran = service.run("py", code).ok("saved fake.csv\n", ["o.csv"])
+    ran = service.run("py", code).expect("saved fake.csv\n", ["o.csv"])
     assert service.read(ran.session, "o.csv") == b",0\n0,1\n"
 
 
@@ -180,7 +180,7 @@ def test_D7_only_the_file_system_is_looked_at(service: Service) -> None:
 def test_D10_caches_are_no_outputs_and_dotfiles_are(service: Service, code: str, files: list[str]) -> None:
     session = service.upload("mod.py", b"x = 1\n")
     service.upload("other.py", b"from mod import x\ny = x + 1\n", session)
-    service.run("py", f"import sys\nsys.path.insert(0, '.')\n{code}", session).ok("3\n", files)
+    service.run("py", f"import sys\nsys.path.insert(0, '.')\n{code}", session).expect("3\n", files)
 
 
 def test_D10_other_languages_leave_no_cache(service: Service) -> None:
@@ -195,9 +195,9 @@ def test_D10_other_languages_leave_no_cache(service: Service) -> None:
         ),
         ("f90", "module m\n integer :: x = 200\nend module\nprogram p\n use m\n print *, x\nend program\n"),
     ):
-        ran = service.run(lang, code).ended(0)
+        ran = service.run(lang, code).expect_end(0)
         assert ran.files == [], ran
-        service.run("bash", "ls -A", ran.session).ok("")
+        service.run("bash", "ls -A", ran.session).expect("")
 
 
 def test_D11_twenty_runs_at_once_in_one_session_lose_nothing(service: Service) -> None:
@@ -236,7 +236,7 @@ def test_D13_a_read_that_fails_on_restore_runs_and_commits_nothing(small: Servic
     """A small file lies in a pack, one above 1 MiB has an object of its own."""
     marker = f"{damage}-{size}-{time.time_ns()}".encode()
     session = small.upload("f", marker.ljust(size, b"."))
-    small.run("bash", "echo second > g; rm -f none", session).ok("", ["g"])
+    small.run("bash", "echo second > g; rm -f none", session).expect("", ["g"])
     before = small.rows(session)
     (path,) = [path for path in _objects(small, marker) if "sqlite" not in path.name]
     whole = path.read_bytes()
@@ -245,7 +245,7 @@ def test_D13_a_read_that_fails_on_restore_runs_and_commits_nothing(small: Servic
     body = {"lang": "bash", "code": "echo ran; rm -f f g; echo new > new", "session_id": session}
     if damage == "longer":
         # Bytes behind those of the file are nobody's: the file itself is whole.
-        small.run("bash", "head -c 5 f", session).ok(marker[:5].decode())
+        small.run("bash", "head -c 5 f", session).expect(marker[:5].decode())
         return
     for _ in range(2):
         answer = small.post(body)
@@ -254,7 +254,7 @@ def test_D13_a_read_that_fails_on_restore_runs_and_commits_nothing(small: Servic
         assert str(small.folder) not in answer.text
         assert small.rows(session) == before
     _write(path, whole)
-    small.run("bash", "ls; cat g; wc -c < f", session).ok(f"f\ng\nsecond\n{size}\n")
+    small.run("bash", "ls; cat g; wc -c < f", session).expect(f"f\ng\nsecond\n{size}\n")
     assert small.read(session, "f").startswith(marker)
 
 
@@ -288,7 +288,7 @@ def test_D14_what_is_saved_is_restored(small: Service) -> None:
         "mkdir -p d/e; chmod 700 d; chmod 750 a; python3 - <<'E'\n"
         "import os, socket\nos.mkfifo('d/q', 0o600)\ns = socket.socket(socket.AF_UNIX); s.bind('sock')\nE\n"
     )
-    ran = small.run("bash", code).ended(0)
+    ran = small.run("bash", code).expect_end(0)
     assert ran.names == ["a", "b"]
     show = (
         "cat abs rel b; readlink abs dangling self; [ -p p ] && [ -p d/q ] && echo pipes\n"
@@ -298,7 +298,7 @@ def test_D14_what_is_saved_is_restored(small: Service) -> None:
     for again in range(2):
         if again:
             small.kill_executor()
-        ran = small.run("bash", show, ran.session).ended(0)
+        ran = small.run("bash", show, ran.session).expect_end(0)
         assert ran.stderr == ""
         assert ran.stdout == (
             expected if not again else expected.replace("data\ndata\ndata\n", "data\ndata\ndata\nmore\n")
@@ -307,12 +307,12 @@ def test_D14_what_is_saved_is_restored(small: Service) -> None:
 
 
 def test_D14_a_virtual_environment_survives(service: Service) -> None:
-    made = service.run("bash", "python3 -m venv --without-pip v && echo made").ended(0)
+    made = service.run("bash", "python3 -m venv --without-pip v && echo made").expect_end(0)
     assert made.stdout == "made\n", made
     assert "v/pyvenv.cfg" in made.names
     service.run(
         "bash", "v/bin/python -c 'import sys; print(sys.prefix)'; . v/bin/activate; which python", made.session
-    ).ok("/mnt/data/v\n/mnt/data/v/bin/python\n")
+    ).expect("/mnt/data/v\n/mnt/data/v/bin/python\n")
 
 
 READ_ONLY_ATTACKS = {
@@ -341,19 +341,19 @@ def test_D20_a_read_only_upload_stays_as_it_was(service: Service, how: str) -> N
     assert "f" not in ran.deleted
     assert 'workroom: "f" is read-only: the change was not kept\n' in ran.stderr
     assert service.read(session, "f") == b"original"
-    service.run("bash", "stat -c %a f; cat f", session).ok("444\noriginal")
+    service.run("bash", "stat -c %a f; cat f", session).expect("444\noriginal")
 
 
 def test_D20_reading_a_read_only_file_changes_nothing(service: Service) -> None:
     session = service.upload("in/f", b"original", read_only=True)
-    service.run("bash", "cat in/f; cp in/f copy; (echo x > in/f) 2>/dev/null || echo denied", session).ok(
+    service.run("bash", "cat in/f; cp in/f copy; (echo x > in/f) 2>/dev/null || echo denied", session).expect(
         "originaldenied\n", ["copy"]
     )
 
 
 def test_D22_a_large_output_is_delivered_whole(service: Service) -> None:
     code = 'print("ok")\nopen("big.bin", "wb").write(bytes(30 * 2**20) + b"end")\n'
-    ran = service.run("py", code).ok("ok\n", ["big.bin"])
+    ran = service.run("py", code).expect("ok\n", ["big.bin"])
     assert ran.files[0]["size"] == 30 * MIB + 3
     content = service.read(ran.session, "big.bin")
     assert (len(content), content[-3:]) == (30 * MIB + 3, b"end")
@@ -372,13 +372,13 @@ def test_D22_what_is_too_large_is_named_with_the_limit(small: Service) -> None:
     assert ran.code != 0
     assert "File too large" in ran.stderr or ran.last_line() == "killed: a file reached the limit of 8388608 bytes", ran
     assert all(row["size"] <= 8 * MIB for row in ran.files)
-    fine = small.run("bash", "truncate -s 8M big.bin; echo ok").ok("ok\n", ["big.bin"])
+    fine = small.run("bash", "truncate -s 8M big.bin; echo ok").expect("ok\n", ["big.bin"])
     assert fine.files[0]["size"] == 8 * MIB
 
 
 def test_D22_many_outputs_at_once(service: Service) -> None:
     code = "import os\nfor i in range(40):\n    open(f'f{i:02}', 'wb').write(os.urandom(300_000))\nprint('ok')\n"
-    ran: Ran = service.run("py", code).ok("ok\n", [f"f{i:02}" for i in range(40)])
+    ran: Ran = service.run("py", code).expect("ok\n", [f"f{i:02}" for i in range(40)])
     assert {len(service.read(ran.session, row["id"])) for row in ran.files} == {300_000}
     check = "import os\nprint(len(os.listdir()), {os.path.getsize(f) for f in os.listdir()})\n"
-    service.run("py", check, ran.session).ok("40 {300000}\n")
+    service.run("py", check, ran.session).expect("40 {300000}\n")

@@ -11,7 +11,7 @@ SECRET_PATHS = ("/etc/passwd", "/etc/shadow", "/proc/self/environ", "/proc/1/env
 
 def test_E1_links_are_not_listed_and_not_followed(service: Service) -> None:
     code = "ln -s /proc/self/environ out.txt; ln -s /etc outd; ln -s / root; ln -s .. up; echo real > f; ln -s f alias"
-    ran = service.run("bash", code).ok("", ["f"])
+    ran = service.run("bash", code).expect("", ["f"])
     assert service.names(ran.session) == ["f"]
     for path in ("out.txt", "outd", "outd/passwd", "outd/shadow", "root/etc/passwd", "up/data", "alias", "root", "up"):
         for method in ("GET", "DELETE"):
@@ -23,7 +23,7 @@ def test_E1_links_are_not_listed_and_not_followed(service: Service) -> None:
         answer = service.ask("GET", f"/v1/exec/sessions/{ran.session}/objects/{path}")
         assert answer.status_code == 404, path
     again = service.run("bash", "readlink out.txt outd root up alias; cat alias", ran.session)
-    again.ok("/proc/self/environ\n/etc\n/\n..\nf\nreal\n")
+    again.expect("/proc/self/environ\n/etc\n/\n..\nf\nreal\n")
 
 
 @pytest.mark.parametrize("target", SECRET_PATHS)
@@ -35,7 +35,7 @@ def test_E1_a_listed_file_that_becomes_a_link_is_gone(service: Service, target: 
     assert (ran.names, ran.deleted, ran.code) == ([], ["d/f"], 0)
     for file in (row["id"], "d/f"):
         assert service.download(session, file).status_code == 404
-    service.run("bash", "readlink d/f", session).ok(f"{target}\n")
+    service.run("bash", "readlink d/f", session).expect(f"{target}\n")
 
 
 def test_E1_an_upload_does_not_go_through_a_link(service: Service) -> None:
@@ -47,7 +47,7 @@ def test_E1_an_upload_does_not_go_through_a_link(service: Service) -> None:
         answer = service.ask("POST", "/v1/upload", data={"session_id": session}, files={"file": (name, b"evil")})
         assert answer.status_code in (200, 400, 409), answer.text
     assert service.read(session, "real/f") == b"kept\n"
-    service.run("bash", "cat real/f; ls real; ls /tmp", session).ok("kept\nf\nhome\n")
+    service.run("bash", "cat real/f; ls real; ls /tmp", session).expect("kept\nf\nhome\n")
 
 
 def test_E1_inputs_do_not_go_through_a_link(service: Service) -> None:
@@ -96,10 +96,10 @@ def test_E4_a_pipe_with_a_writer_that_waits_never_hangs(service: Service) -> Non
 
 def test_E4_folders_without_permission_are_kept(service: Service) -> None:
     """What its owner cannot enter is saved all the same, and restored as it was."""
-    ran = service.run("bash", "mkdir -p d/e; echo x > d/e/f; chmod 000 d/e/f; chmod 000 d/e; chmod 100 d").ok(
+    ran = service.run("bash", "mkdir -p d/e; echo x > d/e/f; chmod 000 d/e/f; chmod 000 d/e; chmod 100 d").expect(
         "", ["d/e/f"]
     )
     assert service.read(ran.session, "d/e/f") == b"x\n"
     service.run(
         "bash", "stat -c %a d; ls d 2>/dev/null || chmod 700 d; chmod 700 d/e; stat -c %a d/e/f", ran.session
-    ).ok("100\n0\n")
+    ).expect("100\n0\n")

@@ -16,11 +16,11 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 def test_F2_a_plot_is_saved_without_a_word(service: Service) -> None:
     code = 'import matplotlib.pyplot as p\np.plot([1])\np.title("π")\np.savefig("a.png")\nprint(p.get_backend())\n'
-    ran = service.run("py", code).ended(0)
+    ran = service.run("py", code).expect_end(0)
     assert (ran.stderr, ran.names) == ("", ["a.png"])
     assert "font" not in ran.stdout
     assert service.read(ran.session, "a.png").startswith(PNG)
-    service.run("bash", "ls -A", ran.session).ok("a.png\n")
+    service.run("bash", "ls -A", ran.session).expect("a.png\n")
 
 
 def test_F3_shown_figures_become_files(service: Service) -> None:
@@ -28,12 +28,12 @@ def test_F3_shown_figures_become_files(service: Service) -> None:
         "import matplotlib.pyplot as p\np.plot([1]); p.show()\np.figure(); p.plot([2]); p.figure(); p.plot([3]); p.show()\n"
         "p.show()\n"
     )
-    ran = service.run("py", code).ok("", ["plot-1.png", "plot-2.png", "plot-3.png"])
+    ran = service.run("py", code).expect("", ["plot-1.png", "plot-2.png", "plot-3.png"])
     assert all(service.read(ran.session, name).startswith(PNG) for name in ran.names)
-    again = service.run("py", "import matplotlib.pyplot as p\np.plot([4]); p.show()\n", ran.session).ended(0)
+    again = service.run("py", "import matplotlib.pyplot as p\np.plot([4]); p.show()\n", ran.session).expect_end(0)
     assert again.stderr == ""
     assert "plot-1.png" not in again.deleted
-    service.run("py", "import matplotlib.pyplot as p\np.plot([1])\n").ok("")
+    service.run("py", "import matplotlib.pyplot as p\np.plot([1])\n").expect("")
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ def test_F3_shown_figures_become_files(service: Service) -> None:
     ],
 )
 def test_F4_r_leaves_no_stray_plot(service: Service, code: str, files: list[str]) -> None:
-    ran = service.run("r", code).ended(0)
+    ran = service.run("r", code).expect_end(0)
     assert (ran.stderr, ran.names) == ("", files)
 
 
 def test_F4_r_plots_are_the_intended_output_or_none(service: Service) -> None:
-    ran = service.run("r", "x <- hist(c(1, 2))\nplot(1)\n").ended(0)
+    ran = service.run("r", "x <- hist(c(1, 2))\nplot(1)\n").expect_end(0)
     assert ran.stderr == ""
     assert "Rplots.pdf" not in ran.names
     for name in ran.names:
@@ -76,7 +76,7 @@ def test_F4_r_plots_are_the_intended_output_or_none(service: Service) -> None:
     ],
 )  # fmt: skip
 def test_F5_go_runs_without_a_module(service: Service, code: str, stdout: str) -> None:
-    ran = service.run("go", code).ended(0)
+    ran = service.run("go", code).expect_end(0)
     assert (ran.stdout, ran.files) == (stdout, [])
 
 
@@ -85,16 +85,16 @@ def test_F5_go_does_not_go_to_a_network(service: Service) -> None:
     assert ran.code not in (0, None)
     assert "example.com/not/here" in ran.stderr
     assert ran.seconds < 15
-    env = service.run("bash", "go env GOPROXY GOTOOLCHAIN GOFLAGS GOCACHE; go version").ended(0)
+    env = service.run("bash", "go env GOPROXY GOTOOLCHAIN GOFLAGS GOCACHE; go version").expect_end(0)
     assert env.stdout.startswith("off\nlocal\n-mod=mod\n/tmp/home/.cache/go-build\ngo version go1."), env
 
 
 def test_F7_rust_warns_and_is_of_2021(service: Service) -> None:
-    ran = service.run("rs", "fn main() { let x = 1; }").ended(0)
+    ran = service.run("rs", "fn main() { let x = 1; }").expect_end(0)
     assert "unused variable" in ran.stderr
     assert ran.stdout == ""
     code = 'async fn f() -> u8 { 7 }\nfn main() { let _ = f(); let a = [1u8]; for x in a.into_iter() { let x: u8 = x; println!("{x}"); } }\n'
-    assert service.run("rs", code).ended(0).stdout == "1\n"
+    assert service.run("rs", code).expect_end(0).stdout == "1\n"
 
 
 @pytest.mark.parametrize(
@@ -111,23 +111,23 @@ def test_F7_rust_warns_and_is_of_2021(service: Service) -> None:
     ],
 )  # fmt: skip
 def test_F9_scripts_and_modules_both_work(service: Service, lang: str, code: str) -> None:
-    service.run(lang, code).ok("true true\n")
+    service.run(lang, code).expect("true true\n")
 
 
 def test_F9_files_of_the_workspace_can_be_required(service: Service) -> None:
     session = service.upload("lib/own.js", b"module.exports = 'own';")
     service.upload("esm.mjs", b"export default 'esm';", session)
     service.upload("data.json", b'{"a": 1}', session)
-    service.run("js", "console.log(require('./lib/own'), require('./data.json').a)", session).ok("own 1\n")
-    service.run("js", "import esm from './esm.mjs';\nconsole.log(esm)", session).ok("esm\n")
+    service.run("js", "console.log(require('./lib/own'), require('./data.json').a)", session).expect("own 1\n")
+    service.run("js", "import esm from './esm.mjs';\nconsole.log(esm)", session).expect("esm\n")
 
 
 def test_F9_the_error_is_node_s_own(service: Service) -> None:
-    ran = service.run("js", "console.log(1)\n\nnothing.here\n").ended(1)
+    ran = service.run("js", "console.log(1)\n\nnothing.here\n").expect_end(1)
     assert ran.stdout == "1\n"
     assert "/program/main.js:3\n" in ran.stderr
     assert "ReferenceError: nothing is not defined" in ran.stderr
-    ran = service.run("ts", "const a: number = 1;\n\ninterface B { x: 1 }\n(a as any).b.c;\n").ended(1)
+    ran = service.run("ts", "const a: number = 1;\n\ninterface B { x: 1 }\n(a as any).b.c;\n").expect_end(1)
     assert "main.ts:4" in ran.stderr
     assert "TypeError: Cannot read properties of undefined" in ran.stderr
 
@@ -144,7 +144,7 @@ def test_F9_the_error_is_node_s_own(service: Service) -> None:
     ],
 )
 def test_F10_php_is_untouched(service: Service, code: str, stdout: str) -> None:
-    service.run("php", code).ok(stdout)
+    service.run("php", code).expect(stdout)
 
 
 def test_F10_php_says_errors_on_stderr_as_text(service: Service) -> None:
@@ -177,7 +177,7 @@ def test_F11_a_template_bomb_ends_by_time_or_memory(service: Service) -> None:
     ran = service.run("c", macros, timeout=2_000)
     assert ran.code != 0
     assert ran.seconds < 15
-    service.run("c", '#include <stdio.h>\nint main(void) { puts("next"); }\n').ok("next\n")
+    service.run("c", '#include <stdio.h>\nint main(void) { puts("next"); }\n').expect("next\n")
 
 
 def test_F11_compiling_counts_into_the_time(service: Service) -> None:
@@ -202,7 +202,7 @@ def test_F11_compiling_counts_into_the_time(service: Service) -> None:
     ],
 )  # fmt: skip
 def test_F13_mathematics_threads_and_the_standard_of_today(service: Service, lang: str, code: str, stdout: str) -> None:
-    service.run(lang, code).ok(stdout)
+    service.run(lang, code).expect(stdout)
 
 
 def test_F13_headers_of_the_workspace_are_found(service: Service) -> None:
@@ -210,7 +210,7 @@ def test_F13_headers_of_the_workspace_are_found(service: Service) -> None:
     for lang in ("c", "cpp"):
         service.run(
             lang, '#include <stdio.h>\n#include "own.h"\nint main(void) { printf("%d\\n", OWN); }\n', session
-        ).ok("7\n")
+        ).expect("7\n")
 
 
 def test_F14_module_and_program_in_one_file(service: Service) -> None:
@@ -218,8 +218,8 @@ def test_F14_module_and_program_in_one_file(service: Service) -> None:
         "module shapes\n implicit none\n contains\n function area(r) result(a)\n  real, intent(in) :: r\n  real :: a\n"
         "  a = 3.0 * r\n end function\nend module\nprogram main\n use shapes\n print '(F4.1)', area(2.0)\nend program\n"
     )
-    ran = service.run("f90", code).ok(" 6.0\n")
-    service.run("bash", "ls -A", ran.session).ok("")
+    ran = service.run("f90", code).expect(" 6.0\n")
+    service.run("bash", "ls -A", ran.session).expect("")
 
 
 @pytest.mark.parametrize("lang", ["d", "c", "java", "f90"])
@@ -234,7 +234,7 @@ def test_F14_two_compilations_at_once_do_not_meet(service: Service, lang: str) -
     sessions = [None, None, session, session]
     runs = at_once([partial(service.run, lang, programs[lang].replace("@", str(i)), s) for i, s in enumerate(sessions)])
     for index, ran in enumerate(runs):
-        ran.ok(f"{index}\n")
+        ran.expect(f"{index}\n")
 
 
 @pytest.mark.parametrize(
@@ -255,22 +255,22 @@ def test_F14_two_compilations_at_once_do_not_meet(service: Service, lang: str) -
     ],
 )  # fmt: skip
 def test_F16_the_time_zone_is_utc(service: Service, lang: str, code: str, stdout: str) -> None:
-    service.run(lang, code).ok(stdout)
+    service.run(lang, code).expect(stdout)
 
 
 def test_F17_home_and_tmp_are_there_writable_and_new(service: Service) -> None:
     code = "cd ~ && touch x && echo $HOME $TMPDIR $USER && ls -A ~ && touch $TMPDIR/y && mktemp > /dev/null && ls /tmp | wc -l"
-    first = service.run("bash", code).ok("/tmp/home /tmp user\nx\n3\n")
-    service.run("bash", code, first.session).ok("/tmp/home /tmp user\nx\n3\n")
+    first = service.run("bash", code).expect("/tmp/home /tmp user\nx\n3\n")
+    service.run("bash", code, first.session).expect("/tmp/home /tmp user\nx\n3\n")
     service.run("py", "import tempfile, pathlib, getpass\nprint(tempfile.gettempdir(), pathlib.Path.home(), getpass.getuser())\n"
-                      "print(pathlib.Path('~').expanduser().owner())\n").ok("/tmp /tmp/home user\nuser\n")  # fmt: skip
-    service.run("bash", "touch /x /usr/x /etc/x /program/x 2>/dev/null || echo read-only; ls /program; pwd; echo ~").ok(
-        "read-only\nmain.sh\n/mnt/data\n/tmp/home\n"
-    )
+                      "print(pathlib.Path('~').expanduser().owner())\n").expect("/tmp /tmp/home user\nuser\n")  # fmt: skip
+    service.run(
+        "bash", "touch /x /usr/x /etc/x /program/x 2>/dev/null || echo read-only; ls /program; pwd; echo ~"
+    ).expect("read-only\nmain.sh\n/mnt/data\n/tmp/home\n")
 
 
 def test_F17_the_workspace_has_two_names(service: Service) -> None:
-    service.run("bash", "echo x > /workspace/f; cat /mnt/data/f f; [ /workspace/f -ef f ] && echo same").ok(
+    service.run("bash", "echo x > /workspace/f; cat /mnt/data/f f; [ /workspace/f -ef f ] && echo same").expect(
         "x\nx\nsame\n", ["f"]
     )
 
@@ -296,7 +296,7 @@ def test_F19_the_versions_are_those_that_programs_meet(service: Service) -> None
         ("r", "cat(paste(R.version$major, R.version$minor, sep = '.'))"),
         ("bash", "echo ${BASH_VERSION%%(*}"),
     ):
-        assert service.run(lang, code).ended(0).stdout.strip() in languages[lang]["version"], lang
+        assert service.run(lang, code).expect_end(0).stdout.strip() in languages[lang]["version"], lang
 
 
 LIBRARIES = (
@@ -308,7 +308,7 @@ LIBRARIES = (
 def test_the_fourteen_libraries_are_there(service: Service) -> None:
     code = "import importlib, json, sys, warnings\nwarnings.simplefilter('error')\nmissing = {}\nfor name in sys.argv[1:]:\n"
     code += "    try: importlib.import_module(name)\n    except Exception as e: missing[name] = repr(e)\nprint(json.dumps(missing))\n"
-    ran = service.run("py", code, args=list(LIBRARIES)).ended(0)
+    ran = service.run("py", code, args=list(LIBRARIES)).expect_end(0)
     assert json.loads(ran.stdout) == {}
     assert (ran.stderr, ran.files) == ("", [])
 
@@ -321,7 +321,7 @@ def test_office_and_pdf_files_are_made_and_read(service: Service) -> None:
         "print(docx.Document('a.docx').paragraphs[0].text, openpyxl.load_workbook('a.xlsx').active['B1'].value,\n"
         "      pypdf.PdfReader('a.pdf').pages[0].extract_text().strip())\n"
     )
-    service.run("py", code).ok("π a text\n", ["a.docx", "a.pdf", "a.pptx", "a.xlsx"])
+    service.run("py", code).expect("π a text\n", ["a.docx", "a.pdf", "a.pptx", "a.xlsx"])
 
 
 @pytest.mark.parametrize(
@@ -337,4 +337,4 @@ def test_office_and_pdf_files_are_made_and_read(service: Service) -> None:
     ],
 )
 def test_java_takes_any_class_name(service: Service, code: str) -> None:
-    service.run("java", code).ok("1\n")
+    service.run("java", code).expect("1\n")

@@ -44,7 +44,7 @@ def test_G7_a_program_that_fails_is_answered_200(
         assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
         assert "`code`" in answer.json()["message"]
         return
-    ran = service.run(lang, code).ended(exit_code)
+    ran = service.run(lang, code).expect_end(exit_code)
     assert said in ran.stderr, ran
     assert ran.message is None
 
@@ -107,9 +107,9 @@ def test_bad_input_is_400_naming_the_member_and_runs_nothing(service: Service, b
 
 def test_a_program_of_a_mebibyte_runs(service: Service) -> None:
     head = "print('big')\n#"
-    service.run("py", head + "x" * (2**20 - len(head))).ok("big\n")
+    service.run("py", head + "x" * (2**20 - len(head))).expect("big\n")
     args = ["a" * 32_000, "b" * 32_000]
-    service.run("py", "import sys\nprint(len(''.join(sys.argv[1:])))", args=args).ok("64000\n")
+    service.run("py", "import sys\nprint(len(''.join(sys.argv[1:])))", args=args).expect("64000\n")
 
 
 @pytest.mark.parametrize("missing", ["jail", "root"])

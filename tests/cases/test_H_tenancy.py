@@ -238,7 +238,7 @@ def test_H5_workspaces_of_two_projects_are_apart(service: Service) -> None:
     """The same hint, the same names, at the same time: nothing is shared."""
     hint = {"runtime_session_hint": "shared-hint"}
     one = service.run("bash", "echo mine > f", **hint)
-    two = service.run("bash", "ls; echo theirs > f", key=service.other_key, **hint).ok("", ["f"])
+    two = service.run("bash", "ls; echo theirs > f", key=service.other_key, **hint).expect("", ["f"])
     assert one.session != two.session
     assert one.files[0]["id"] != two.files[0]["id"]
-    service.run("bash", "cat f", **hint).ok("mine\n")
+    service.run("bash", "cat f", **hint).expect("mine\n")

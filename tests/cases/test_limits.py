@@ -20,7 +20,7 @@ def test_time(small: Service) -> None:
 
 
 def test_time_is_raised_by_a_request(small: Service) -> None:
-    small.run("bash", "sleep 4.3; echo late", timeout=20_000).ok("late\n")
+    small.run("bash", "sleep 4.3; echo late", timeout=20_000).expect("late\n")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_memory(small: Service, code: str) -> None:
 
 
 def test_memory_below_the_limit_is_given(small: Service) -> None:
-    small.run("py", "x = bytearray(180 * 2**20)\nprint(len(x))\n").ok(f"{180 * MIB}\n")
+    small.run("py", "x = bytearray(180 * 2**20)\nprint(len(x))\n").expect(f"{180 * MIB}\n")
 
 
 def test_tmp(small: Service) -> None:
@@ -95,18 +95,18 @@ def test_processes(small: Service) -> None:
         "import os, time\nn = 0\ntry:\n    for _ in range(500):\n        if os.fork() == 0:\n            time.sleep(9); os._exit(0)\n"
         "        n += 1\nexcept BlockingIOError as e:\n    print(n < 64, n > 40, e.strerror)\n"
     )
-    small.run("py", code).ok("True True Resource temporarily unavailable\n")
+    small.run("py", code).expect("True True Resource temporarily unavailable\n")
     threads = (
         "import threading, time\nn = 0\ntry:\n    for _ in range(500):\n"
         "        threading.Thread(target=time.sleep, args=(9,), daemon=True).start(); n += 1\n"
         "except RuntimeError as e:\n    print(n < 64, n > 40)\n"
     )
-    assert small.run("py", threads).ended(0).stdout == "True True\n"
+    assert small.run("py", threads).expect_end(0).stdout == "True True\n"
 
 
 def test_open_files(small: Service) -> None:
     code = "import os\nn = 0\ntry:\n    while True:\n        os.open('/dev/null', 0); n += 1\nexcept OSError as e:\n    print(n, e.strerror)\n"
-    small.run("py", code).ok("61 Too many open files\n")
+    small.run("py", code).expect("61 Too many open files\n")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_workspace_bytes(small: Service, code: str) -> None:
     assert "a" in ran.names
     assert sum(row["size"] for row in small.rows(ran.session)) <= 16 * MIB
     assert ran.seconds < 15
-    small.run("bash", "cat a", ran.session).ok("early\n")
+    small.run("bash", "cat a", ran.session).expect("early\n")
 
 
 @pytest.mark.parametrize("make", ["> f$i", "mkdir d$i", "ln -s x l$i", "mkfifo p$i"])
@@ -138,17 +138,17 @@ def test_workspace_entries(small: Service, make: str) -> None:
     assert "killed: workspace limit of 200 entries" in ran.stderr
     assert len(small.rows(ran.session)) <= 200
     assert ran.seconds < 15
-    count = int(small.run("bash", "find . -mindepth 1 | wc -l", ran.session).ended(0).stdout)
+    count = int(small.run("bash", "find . -mindepth 1 | wc -l", ran.session).expect_end(0).stdout)
     assert count <= 200
 
 
 def test_a_workspace_at_its_limits_still_works(small: Service) -> None:
-    ran = small.run("bash", "for i in $(seq 200); do echo $i > f$i; done").ended(0)
+    ran = small.run("bash", "for i in $(seq 200); do echo $i > f$i; done").expect_end(0)
     assert len(ran.files) == 200
     assert ran.stderr == ""
     again = small.run("bash", "rm f1; echo new > g; cat f200", ran.session)
     assert (again.stdout, again.names, again.deleted, again.stderr) == ("200\n", ["g"], ["f1"], "")
-    full = small.run("bash", "truncate -s 8M x; truncate -s 8M y; echo ok").ok("ok\n", ["x", "y"])
+    full = small.run("bash", "truncate -s 8M x; truncate -s 8M y; echo ok").expect("ok\n", ["x", "y"])
     assert sum(row["size"] for row in small.rows(full.session)) == 16 * MIB
     refused = small.ask("POST", "/v1/upload", data={"session_id": full.session}, files={"file": ("z", b"1")})
     assert refused.status_code in (400, 413), refused.text
@@ -171,15 +171,15 @@ def test_what_is_above_a_limit_at_the_end_is_named_and_the_rest_kept(small: Serv
 def test_depth_and_length_of_paths(small: Service) -> None:
     """80 segments and 5,000 bytes: what is deeper or longer is named and not kept; the run is answered."""
     deep = "import os\nfor i in range({n}):\n    os.mkdir('d'); os.chdir('d')\nopen('f', 'w').close()\nprint('ok')\n"
-    fits = small.run("py", deep.format(n=79)).ended(0)
+    fits = small.run("py", deep.format(n=79)).expect_end(0)
     assert fits.names == ["d/" * 79 + "f"]
-    ran = small.run("py", deep.format(n=80)).ended(0)
+    ran = small.run("py", deep.format(n=80)).expect_end(0)
     assert (ran.stdout, ran.names) == ("ok\n", [])
     assert "was not kept" in ran.stderr
     assert "80" in ran.stderr
-    small.run("bash", "echo next", ran.session).ok("next\n")
+    small.run("bash", "echo next", ran.session).expect("next\n")
     long = "import os\nfor i in range(25):\n    os.mkdir('d' * 200); os.chdir('d' * 200)\nopen('f', 'w').close()\nprint('ok')\n"
-    ran = small.run("py", long).ended(0)
+    ran = small.run("py", long).expect_end(0)
     assert (ran.stdout, ran.names) == ("ok\n", [])
     assert "was not kept" in ran.stderr
     assert "5000" in ran.stderr

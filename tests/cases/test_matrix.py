@@ -76,25 +76,25 @@ def test_the_tables_are_complete() -> None:
 @each
 def test_D8_hello_leaves_no_file(service: Service, answer: Answers, lang: str) -> None:
     """A program that only prints leaves no file: nothing is compiled in the workspace (D8)."""
-    ran = answer("hello", lang).ok("hello\n")
+    ran = answer("hello", lang).expect("hello\n")
     assert ran.deleted == []
     assert service.rows(ran.session) == []
-    service.run("bash", "ls -A", ran.session).ok("")
+    service.run("bash", "ls -A", ran.session).expect("")
 
 
 @each
 def test_arguments_reach_the_program_as_they_are(answer: Answers, lang: str) -> None:
-    answer("args", lang).ok("".join(f"<{arg}>\n" for arg in ODD_ARGS))
+    answer("args", lang).expect("".join(f"<{arg}>\n" for arg in ODD_ARGS))
 
 
 @each
 def test_A7_standard_input_is_empty(answer: Answers, lang: str) -> None:
-    answer("stdin", lang).ok("0\n")
+    answer("stdin", lang).expect("0\n")
 
 
 @each
 def test_exit_code_and_both_streams(answer: Answers, lang: str) -> None:
-    ran = answer("ends", lang).ended(3)
+    ran = answer("ends", lang).expect_end(3)
     assert (ran.stdout, ran.stderr, ran.files, ran.message) == ("out\n", "err\n", [], None)
 
 
@@ -106,7 +106,7 @@ def test_a_program_that_is_none_is_refused_by_its_tool(service: Service, answer:
     assert ran.code is not None
     assert ran.code != 0
     assert programs.REFUSED[lang] in ran.stderr, ran
-    service.run("bash", "ls -A", ran.session).ok("")
+    service.run("bash", "ls -A", ran.session).expect("")
 
 
 @each
@@ -121,14 +121,14 @@ def test_G7_a_program_that_fails_keeps_what_it_printed(answer: Answers, lang: st
 
 @each
 def test_an_uploaded_file_is_read(answer: Answers, lang: str) -> None:
-    answer("read", lang).ok("first\nπ 🤣\n")
+    answer("read", lang).expect("first\nπ 🤣\n")
 
 
 @pytest.mark.parametrize(
     ("lang", "args"), [(lang, args) for args in FIRST_ARGS for lang in LANGS if _has_a_tool(lang, args)]
 )
 def test_the_first_argument_is_not_an_option_of_the_tool(answer: Answers, lang: str, args: tuple[str, ...]) -> None:
-    answer(" ".join(args), lang).ok("".join(f"<{arg}>\n" for arg in args))
+    answer(" ".join(args), lang).expect("".join(f"<{arg}>\n" for arg in args))
 
 
 @each
@@ -136,14 +136,14 @@ def test_nested_output_is_there_for_the_next_run_of_any_language(service: Servic
     next_lang = LANGS[(LANGS.index(lang) + 1) % len(LANGS)]
     name, text = "näive-π-🤣.txt", f"é of {lang}"
     made = service.run(lang, _filled(file_programs.WRITE[lang], name, text))
-    made.ok("π 🤣\n", [f"dir/sub/{name}"])
+    made.expect("π 🤣\n", [f"dir/sub/{name}"])
     row = made.files[0]
     assert row["size"] == len(f"{text}\n".encode())
     assert row["path"] == row["name"]
     assert row["session_id"] == row["storage_session_id"] == made.session
     assert service.read(made.session, row["id"]) == f"{text}\n".encode()
     for reader in (lang, next_lang):
-        service.run(reader, _filled(file_programs.READ[reader], f"dir/sub/{name}"), made.session).ok(f"{text}\n")
+        service.run(reader, _filled(file_programs.READ[reader], f"dir/sub/{name}"), made.session).expect(f"{text}\n")
     again = service.run("bash", _filled(file_programs.WRITE["bash"], "second", text), made.session)
-    again.ok("π 🤣\n", ["dir/sub/second"])
+    again.expect("π 🤣\n", ["dir/sub/second"])
     assert service.names(made.session) == [f"dir/sub/{name}", "dir/sub/second"]

@@ -56,40 +56,40 @@ def written(key: str) -> int | None:
     return {"p/x/s/y/g1": 400}.get(key)
 
 
-def passes(**changes: Any) -> None:
+def must_pass(**changes: Any) -> None:
     judge(replace(SOUND, **changes), REQUEST, written)
 
 
-def refused(**changes: Any) -> None:
+def must_refuse(**changes: Any) -> None:
     with pytest.raises(BrokenAnswer):
-        passes(**changes)
+        must_pass(**changes)
 
 
 def test_a_sound_answer_passes() -> None:
-    passes()
+    must_pass()
 
 
 @pytest.mark.parametrize("size", [100, 101])
 def test_the_inline_pack_is_bounded(size: int) -> None:
-    (passes if size == 100 else refused)(pack=bytes(size))
+    (must_pass if size == 100 else must_refuse)(pack=bytes(size))
 
 
 def test_another_runs_answer() -> None:
-    refused(run_id="s" * 21)
+    must_refuse(run_id="s" * 21)
 
 
 @pytest.mark.parametrize(("name", "limit"), [("stdout", 100), ("stderr", 50)])
 def test_output_is_bounded_by_what_replacement_makes_of_it(name: str, limit: int) -> None:
-    passes(**{name: "\ufffd" * limit})
-    refused(**{name: "x" * (3 * limit + 4_097)})
-    refused(**{name: "\ufffd" * (limit + 1_400)})
+    must_pass(**{name: "\ufffd" * limit})
+    must_refuse(**{name: "x" * (3 * limit + 4_097)})
+    must_refuse(**{name: "\ufffd" * (limit + 1_400)})
 
 
 @pytest.mark.parametrize("name", ["stdout", "stderr"])
 def test_output_that_is_no_text(name: str) -> None:
-    refused(**{name: "a\ud800b"})
-    refused(**{name: "\udcff"})
-    passes(**{name: "a\0b\x1b"})
+    must_refuse(**{name: "a\ud800b"})
+    must_refuse(**{name: "\udcff"})
+    must_pass(**{name: "a\0b\x1b"})
 
 
 @pytest.mark.parametrize(
@@ -102,62 +102,62 @@ def test_output_that_is_no_text(name: str) -> None:
     ],
 )  # fmt: skip
 def test_how_it_ended_must_be_possible(code: int | None, signal: int | None, reason: Any, good: bool) -> None:
-    (passes if good else refused)(code=code, signal=signal, reason=reason)
+    (must_pass if good else must_refuse)(code=code, signal=signal, reason=reason)
 
 
 @pytest.mark.parametrize("name", ["wall_ms", "cpu_ms", "peak_memory", "restore_ms", "collect_ms"])
 def test_times_and_sizes_are_numbers_that_clients_can_read(name: str) -> None:
-    passes(**{name: 2**53})
-    refused(**{name: -1})
-    refused(**{name: 2**53 + 1})
+    must_pass(**{name: 2**53})
+    must_refuse(**{name: -1})
+    must_refuse(**{name: 2**53 + 1})
 
 
 def test_what_was_lost_is_bounded_and_cannot_forge_lines() -> None:
-    passes(lost=(("q", "r" * 200),) * 100)
-    refused(lost=(("q", "r"),) * 101)
-    refused(lost=(("q", "r" * 201),))
-    refused(lost=(("q", "a\nb"),))
-    refused(lost=(("q", "\udcff"),))
-    refused(lost=(("q" * 5_000, "r"),))
-    passes(lost=(("bad\nname\udcff", "it is too large"),))
+    must_pass(lost=(("q", "r" * 200),) * 100)
+    must_refuse(lost=(("q", "r"),) * 101)
+    must_refuse(lost=(("q", "r" * 201),))
+    must_refuse(lost=(("q", "a\nb"),))
+    must_refuse(lost=(("q", "\udcff"),))
+    must_refuse(lost=(("q" * 5_000, "r"),))
+    must_pass(lost=(("bad\nname\udcff", "it is too large"),))
 
 
 @pytest.mark.parametrize(
     "path", ["", "/etc/passwd", "../x", "a/../b", "a//b", "./a", "a/", "a\0b", "a/b/c/d/e", "x" * 256, "\ud800"]
 )
 def test_a_path_outside_or_above_a_limit(path: str) -> None:
-    refused(changes=(new(path),))
+    must_refuse(changes=(new(path),))
 
 
 @pytest.mark.parametrize("path", ["a/b/c/d", "x" * 200, "back\\slash", "\udcff", "new\nline"])
 def test_a_path_at_its_limits(path: str) -> None:
-    passes(changes=(new(path),))
+    must_pass(changes=(new(path),))
 
 
 def test_a_path_above_its_bytes() -> None:
-    refused(changes=(new("x" * 201),))
-    refused(changes=(new("é" * 101),))
+    must_refuse(changes=(new("x" * 201),))
+    must_refuse(changes=(new("é" * 101),))
 
 
 def test_a_path_twice() -> None:
-    refused(changes=(new("n"), new("n")))
-    refused(changes=(new("l"),), deleted=("l",))
-    refused(deleted=("l", "l"))
+    must_refuse(changes=(new("n"), new("n")))
+    must_refuse(changes=(new("l"),), deleted=("l",))
+    must_refuse(deleted=("l", "l"))
 
 
 def test_a_deletion_of_what_was_not_there() -> None:
-    refused(deleted=("nothing",))
-    refused(deleted=("../x",))
+    must_refuse(deleted=("nothing",))
+    must_refuse(deleted=("../x",))
 
 
 @pytest.mark.parametrize(("mode", "good"), [(0, True), (0o7777, True), (0o10000, False), (-1, False)])
 def test_a_mode(mode: int, good: bool) -> None:
-    (passes if good else refused)(changes=(new(mode=mode),))
+    (must_pass if good else must_refuse)(changes=(new(mode=mode),))
 
 
 @pytest.mark.parametrize(("ns", "good"), [(2**63 - 1, True), (-(2**63), True), (2**63, False), (-(2**63) - 1, False)])
 def test_a_time(ns: int, good: bool) -> None:
-    (passes if good else refused)(changes=(new(mtime_ns=ns),))
+    (must_pass if good else must_refuse)(changes=(new(mtime_ns=ns),))
 
 
 @pytest.mark.parametrize(
@@ -170,22 +170,22 @@ def test_a_time(ns: int, good: bool) -> None:
 )  # fmt: skip
 def test_a_links_target(kind: Any, target: str, good: bool) -> None:
     entry = replace(new(), target=target) if kind == "file" else Entry("n", kind, 0o777, target=target)
-    (passes if good else refused)(changes=(entry,))
+    (must_pass if good else must_refuse)(changes=(entry,))
 
 
 @pytest.mark.parametrize("more", [{"size": 1}, {"sha256": DIGEST}, {"blob": "p/x/s/y/g1"}, {"offset": 1}])
 def test_bytes_of_what_is_no_file(more: dict[str, Any]) -> None:
-    refused(changes=(Entry("n", "dir", 0o755, **more),))
+    must_refuse(changes=(Entry("n", "dir", 0o755, **more),))
 
 
 @pytest.mark.parametrize("sha256", ["", "f" * 63, "F" * 64, "g" * 64, "\uff10" * 64, EMPTY])
 def test_a_digest(sha256: str) -> None:
-    refused(changes=(new(sha256=sha256),))
+    must_refuse(changes=(new(sha256=sha256),))
 
 
 def test_an_empty_file_has_the_digest_of_nothing() -> None:
-    refused(changes=(new(size=0, sha256=DIGEST),))
-    refused(changes=(new(size=-1),))
+    must_refuse(changes=(new(size=0, sha256=DIGEST),))
+    must_refuse(changes=(new(size=-1),))
 
 
 @pytest.mark.parametrize(
@@ -193,13 +193,13 @@ def test_an_empty_file_has_the_digest_of_nothing() -> None:
     [(5, 0, True), (4, 1, True), (5, 1, False), (6, 0, False), (1, 5, False), (1, -1, False)],
 )
 def test_bytes_inside_the_pack(size: int, offset: int, good: bool) -> None:
-    (passes if good else refused)(changes=(new(size=size, offset=offset),))
+    (must_pass if good else must_refuse)(changes=(new(size=size, offset=offset),))
 
 
 def test_bytes_inside_a_granted_object() -> None:
-    passes(changes=(new(size=400, blob="p/x/s/y/g1"), new("m", 1, blob="p/x/s/y/g1", offset=399)))
-    refused(changes=(new(size=401, blob="p/x/s/y/g1"),))
-    refused(changes=(new(blob="p/x/s/y/g2"),))
+    must_pass(changes=(new(size=400, blob="p/x/s/y/g1"), new("m", 1, blob="p/x/s/y/g1", offset=399)))
+    must_refuse(changes=(new(size=401, blob="p/x/s/y/g1"),))
+    must_refuse(changes=(new(blob="p/x/s/y/g2"),))
 
 
 @pytest.mark.parametrize("blob", ["p/x/s/y/old", "p/other/s/y/secret", "p/x/s/y/g", "../g1", "P/x/s/y/g1"])
@@ -212,11 +212,11 @@ def test_an_object_that_was_not_granted(blob: str) -> None:
 
 def test_a_touched_file_keeps_the_place_of_its_bytes() -> None:
     same = replace(REQUEST.manifest[1], mode=0o755, mtime_ns=99)
-    passes(changes=(same,))
-    refused(changes=(replace(same, offset=4),))
-    refused(changes=(replace(same, sha256=hashlib.sha256(b"other").hexdigest()),))
-    refused(changes=(replace(same, size=4),))
-    refused(changes=(replace(same, path="d/g"),))
+    must_pass(changes=(same,))
+    must_refuse(changes=(replace(same, offset=4),))
+    must_refuse(changes=(replace(same, sha256=hashlib.sha256(b"other").hexdigest()),))
+    must_refuse(changes=(replace(same, size=4),))
+    must_refuse(changes=(replace(same, path="d/g"),))
 
 
 def test_a_file_above_its_limit() -> None:
@@ -248,14 +248,14 @@ def test_bytes_of_the_workspace(second: int, good: bool) -> None:
 
 def test_entries_of_the_workspace() -> None:
     five = tuple(new(f"n{number}") for number in range(5))
-    passes(changes=five, deleted=())
-    passes(changes=(*five, new("n5")), deleted=("l",))
-    refused(changes=(*five, new("n5")), deleted=())
+    must_pass(changes=five, deleted=())
+    must_pass(changes=(*five, new("n5")), deleted=("l",))
+    must_refuse(changes=(*five, new("n5")), deleted=())
 
 
 def test_folders_that_are_not_named_count_as_entries() -> None:
-    passes(changes=(new("a/b/c/d"), new("a/b/c/e")), deleted=("l",))
-    refused(changes=(new("a/b/c/d"), new("b/b/c/e")), deleted=("l",))
+    must_pass(changes=(new("a/b/c/d"), new("a/b/c/e")), deleted=("l",))
+    must_refuse(changes=(new("a/b/c/d"), new("b/b/c/e")), deleted=("l",))
 
 
 def test_a_workspace_above_a_limit_may_stay_or_shrink_but_not_grow() -> None:
@@ -273,15 +273,15 @@ def test_a_workspace_above_a_limit_may_stay_or_shrink_but_not_grow() -> None:
 
 @pytest.mark.parametrize("path", ["d/f/x", "l/x", "n/x"])
 def test_a_parent_that_is_no_folder(path: str) -> None:
-    refused(changes=(new("n"), new(path)), deleted=())
+    must_refuse(changes=(new("n"), new(path)), deleted=())
 
 
 def test_a_folder_that_goes_while_something_is_left_in_it() -> None:
-    refused(deleted=("d",))
-    refused(changes=(new("d"),), deleted=())
-    refused(changes=(Entry("d", "link", 0o777, target="x"),), deleted=())
-    passes(changes=(new("d"),), deleted=("d/f",))
-    passes(changes=(new("d/f/x"), Entry("d/f", "dir", 0o755)), deleted=())
+    must_refuse(deleted=("d",))
+    must_refuse(changes=(new("d"),), deleted=())
+    must_refuse(changes=(Entry("d", "link", 0o777, target="x"),), deleted=())
+    must_pass(changes=(new("d"),), deleted=("d/f",))
+    must_pass(changes=(new("d/f/x"), Entry("d/f", "dir", 0o755)), deleted=())
 
 
 def test_20_000_entries_are_judged_in_one_pass() -> None:
