@@ -154,6 +154,16 @@ class Desk:
 Script = Callable[[Desk], None]
 
 
+def writes(*files: tuple[str, bytes | str]) -> Script:
+    """A program that writes these files, each a name and its content, in this order."""
+
+    def script(desk: Desk) -> None:
+        for name, content in files:
+            desk.write(name, content)
+
+    return script
+
+
 class FakeExecutor:
     """The executor port. `scripts` by the text of a program; another program does nothing."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from shared.errors import Code, Failure
 from shared.operations.media import content_type
 from shared.operations.texts import rfc3339
-from tests.fakes import EPOCH_MS, Desk, House
+from tests.fakes import EPOCH_MS, Desk, House, writes
 
 DAY_MS = 86_400_000
 
@@ -50,14 +51,14 @@ def test_a_session_without_files_lists_a_bare_empty_array(house: House) -> None:
 def test_the_listing_is_bytewise(house: House) -> None:
     names = ["a", "B", "a/", "a-b", "é", "🤣", "z", ".x", "a b"]
     names = [name for name in names if not name.endswith("/")]
-    session = house.run(lambda desk: [desk.write(name, "x") for name in names]).session_id
+    session = house.run(writes(*((name, "x") for name in names))).session_id
     assert house.names(session) == sorted(names, key=lambda name: name.encode())
 
 
 def test_C4_every_listed_name_reads_back(house: House) -> None:
     names = ["a b.txt", "a+b.txt", "100%.txt", "%2e%2e", "a#b?.txt", "a&b=c.txt", "-rf", "$(id)", "`id`", "new\nline",
              "报告.csv", "back\\slash"]  # fmt: skip
-    session = house.run(lambda desk: [desk.write(name, name) for name in names]).session_id
+    session = house.run(writes(*((name, name) for name in names))).session_id
     for name in house.names(session):
         assert house.text(session, name) == name
 
@@ -233,7 +234,11 @@ def test_A8_14_D17_a_session_past_its_life_is_404_to_the_millisecond(house: Hous
     with pytest.raises(Failure) as unknown:
         house.names("u" * 21)
     assert expired.value.body() == unknown.value.body()
-    for use in (lambda: house.put("b", session_id=session), lambda: house.run(session_id=session)):
+    uses: list[Callable[[], Any]] = [
+        lambda: house.put("b", session_id=session),
+        lambda: house.run(session_id=session),
+    ]
+    for use in uses:
         with pytest.raises(Failure) as refusal:
             use()
         assert refusal.value.body() == unknown.value.body()

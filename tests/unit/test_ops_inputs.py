@@ -11,7 +11,7 @@ import pytest
 
 from shared.errors import Code, Failure
 from shared.operations.janitor import sweep
-from tests.fakes import Desk, House, Stop
+from tests.fakes import Desk, House, Stop, writes
 
 MISSING = 'workroom: input file "data.csv" is not available\n'
 
@@ -380,7 +380,7 @@ def test_bytes_that_the_store_lost_are_503_and_commit_nothing(house: House) -> N
 
 
 def test_1_000_references_into_a_session_of_many_files_are_looked_up_at_once(house: House) -> None:
-    session = house.run(lambda desk: [desk.write(f"f{number}", "x") for number in range(2_000)]).session_id
+    session = house.run(writes(*((f"f{number}", "x") for number in range(2_000)))).session_id
     rows = house.do("files.list", {"session_id": session}).root
     files = [{"id": row.id, "session_id": session, "name": row.metadata["original-filename"]} for row in rows[:1_000]]
     begun = time.process_time()

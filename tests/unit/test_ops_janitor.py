@@ -15,7 +15,7 @@ from shared.operations.janitor import sweep
 from shared.operations.keys import put_key
 from shared.operations.workspace import grace_ms
 from shared.store.ports import StoreUnavailable
-from tests.fakes import Desk, House
+from tests.fakes import Desk, House, writes
 
 
 @pytest.fixture(autouse=True)
@@ -196,7 +196,7 @@ def test_an_object_that_a_racing_commit_names_is_never_removed(house: House) -> 
         page = listed(*args, **more)
         if page:
             house.objects.list = listed  # type: ignore[method-assign]
-            house.run(lambda desk: [desk.write("b", "2"), desk.write("c", "3" * 2_000_000)], session_id=session)
+            house.run(writes(("b", "2"), ("c", "3" * 2_000_000)), session_id=session)
         return page
 
     house.objects.list = commit_between  # type: ignore[method-assign]

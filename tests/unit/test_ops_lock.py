@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -234,8 +235,9 @@ def test_a_caller_that_went_away_before_the_run_runs_nothing(house: House) -> No
     cancel = Cancel()
     cancel()
     session = house.put("a").session_id
-    for data in ({}, {"session_id": session}, {"runtime_session_hint": "h"}):
-        failure = refusal_of(lambda data=data: house.run(cancel=cancel, **data))
+    inputs: list[dict[str, Any]] = [{}, {"session_id": session}, {"runtime_session_hint": "h"}]
+    for data in inputs:
+        failure = refusal_of(partial(house.run, cancel=cancel, **data))
         assert failure.code is Code.CANCELLED
     assert house.executor.requests == []
     assert house.run(session_id=session).code == 0
@@ -372,8 +374,6 @@ def test_a_session_that_is_removed_while_it_runs_is_not_revived(house: House) ->
 
 
 def test_the_pauses_of_a_wait_are_short_at_first_and_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    from shared.operations import workspace  # noqa: PLC0415
-
     now = 0.0
     pauses: list[float] = []
 
@@ -382,8 +382,8 @@ def test_the_pauses_of_a_wait_are_short_at_first_and_bounded(house: House, monke
         pauses.append(seconds)
         now += seconds
 
-    monkeypatch.setattr(workspace.time, "monotonic", lambda: now)
-    monkeypatch.setattr(workspace.time, "sleep", sleep)
+    monkeypatch.setattr("shared.operations.workspace.time.monotonic", lambda: now)
+    monkeypatch.setattr("shared.operations.workspace.time.sleep", sleep)
     object.__setattr__(house.room, "limits", type(house.room.limits)(lock_wait_ms=10_000))
     assert refusal_of(lambda: waited(house.room, lambda: None)).code is Code.BUSY
     assert max(pauses[:5]) <= 0.02

@@ -14,7 +14,7 @@ from shared.errors import Code, Failure
 from shared.executor.port import ExecutorFailed
 from shared.executor.wire import Entry, RunAnswer
 from shared.operations.janitor import sweep
-from tests.fakes import Desk, House
+from tests.fakes import Desk, House, writes
 
 ID = re.compile(r"^[A-Za-z0-9_-]{21}$")
 
@@ -187,8 +187,13 @@ def test_a_touched_or_chmodded_file_keeps_its_bytes_and_is_told(house: House) ->
 
 
 def test_removed_files_are_named(house: House) -> None:
-    session = house.run(lambda desk: [desk.write(name, "x") for name in ("d/b", "a", "c")]).session_id
-    answer = house.run(lambda desk: [desk.remove("d"), desk.remove("a")], session_id=session)
+    session = house.run(writes(("d/b", "x"), ("a", "x"), ("c", "x"))).session_id
+
+    def script(desk: Desk) -> None:
+        desk.remove("d")
+        desk.remove("a")
+
+    answer = house.run(script, session_id=session)
     assert answer.deleted_files == ["a", "d/b"]
     assert house.names(session) == ["c"]
 
@@ -404,7 +409,12 @@ def test_a_workspace_is_held_under_one_opaque_name_for_each_session_and_project(
 
 def test_a_run_that_waited_too_long_for_an_executor_commits_nothing(house: House) -> None:
     session = house.run().session_id
-    failure = refused(house, script=lambda desk: [desk.write("a", "1"), house.clock.forward(10**8)], session_id=session)
+
+    def script(desk: Desk) -> None:
+        desk.write("a", "1")
+        house.clock.forward(10**8)
+
+    failure = refused(house, script=script, session_id=session)
     assert failure.code is Code.EXECUTOR_TIMEOUT
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes import Desk, House
+from tests.fakes import Desk, House, writes
 
 
 def write(path: str, text: str | bytes = "text") -> Callable[[Desk], None]:
@@ -82,8 +82,8 @@ def test_a_large_manifest_is_an_object_and_a_small_one_is_not(build: Callable[..
     assert head is not None
     assert head.attributes["inline"]
     assert not head.attributes["pointer"]
-    house.run(lambda desk: [desk.write(hashlib.sha256(bytes([n])).hexdigest(), bytes([n])) for n in range(99)],
-              session_id=session)  # fmt: skip
+    files = [(hashlib.sha256(bytes([n])).hexdigest(), bytes([n])) for n in range(99)]
+    house.run(writes(*files), session_id=session)
     head = house.state.get(f"p/one/s/{session}", "head")
     assert head is not None
     assert not head.attributes["inline"]
@@ -106,7 +106,12 @@ def test_a_manifest_is_decoded_once(house: House, monkeypatch: pytest.MonkeyPatc
 
     decoded: list[int] = []
     original = Manifest.decode
-    monkeypatch.setattr(Manifest, "decode", lambda data: decoded.append(1) or original(data))
+
+    def counted(data: bytes) -> Manifest:
+        decoded.append(1)
+        return original(data)
+
+    monkeypatch.setattr(Manifest, "decode", counted)
     for _ in range(3):
         house.run(session_id=session)
         house.names(session)
@@ -145,7 +150,7 @@ def test_read_only_files_that_were_put_back_cannot_fill_a_session_above_its_limi
 
 def test_a_session_above_a_limit_that_was_lowered_can_still_be_emptied(build: Callable[..., House]) -> None:
     house = build()
-    session = house.run(lambda desk: [desk.write(name, "x" * 50) for name in "abcd"]).session_id
+    session = house.run(writes(*((name, "x" * 50) for name in "abcd"))).session_id
     lower = house.again()
     object.__setattr__(lower.room, "limits", replace(lower.room.limits, workspace_bytes=100, workspace_entries=2))
     assert lower.run(session_id=session).code == 0

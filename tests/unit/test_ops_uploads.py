@@ -7,6 +7,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from shared.operations.grants import PATH, finish_grant, open_grant
 from shared.operations.janitor import sweep
 from shared.operations.transfer import Incoming, UploadOutput, check_name, check_session, open_file, upload
 from shared.store.ports import DigestMismatch
-from tests.fakes import Desk, House
+from tests.fakes import Desk, House, writes
 
 BODY = b"large body"
 SHA = hashlib.sha256(BODY).hexdigest()
@@ -154,8 +155,8 @@ def test_C7_a_name_that_is_not_canonical_is_400(house: House, name: str) -> None
 def test_an_unknown_session_is_404_before_any_byte(house: House) -> None:
     foreign = house.put("a", project="two").session_id
     for session in ("u" * 21, foreign, "", "x", "../x"):
-        assert code_of(lambda session=session: check_session(house.room, house.call(), session)) is Code.NOT_FOUND
-        assert code_of(lambda session=session: send(house, "a", session=session)) is Code.NOT_FOUND
+        assert code_of(partial(check_session, house.room, house.call(), session)) is Code.NOT_FOUND
+        assert code_of(partial(send, house, "a", session=session)) is Code.NOT_FOUND
     assert house.names(foreign, "two") == ["a"]
 
 
@@ -192,7 +193,7 @@ def test_the_workspaces_limits_at_N_and_N_plus_1(build: Callable[..., House], li
 
 
 def test_200_files_into_a_workspace_of_many_cost_little(house: House) -> None:
-    session = house.run(lambda desk: [desk.write(f"d{n % 50}/{n}", "x") for n in range(5_000)]).session_id
+    session = house.run(writes(*((f"d{n % 50}/{n}", "x") for n in range(5_000)))).session_id
     files = [incoming(house, f"up/{number}") for number in range(200)]
     begun = time.process_time()
     answer = upload(house.room, house.call(), session_id=session, read_only=False, files=files, batch=True)
@@ -246,7 +247,7 @@ def test_K7_a_grant_for_another_key(house: House) -> None:
     for index, value in ((0, "p/two/s/x/y"), (1, 10**9), (2, "f" * 64), (3, 2**40)):
         forged = [*raw[:index], value, *raw[index + 1 :]]
         text = base64.urlsafe_b64encode(json.dumps(forged, separators=(",", ":")).encode()).decode().rstrip("=")
-        assert code_of(lambda text=text: open_grant(house.room, f"{text}.{signature}")) is Code.FORBIDDEN
+        assert code_of(partial(open_grant, house.room, f"{text}.{signature}")) is Code.FORBIDDEN
 
 
 @pytest.mark.parametrize("token", ["", ".", "x", "x.y", "." * 100, "é.é", "\ud800.\ud800", "a" * 10_000, "a.b.c"])
