@@ -256,7 +256,7 @@ def test_E1_links_to_secrets_are_text_and_nothing_is_read_through_them(room: Ben
 def test_limits_bite_during_the_run_and_say_so(
     room: Bench, code: str, limit: dict[str, int], reason: str, line: str
 ) -> None:
-    answer = room.bash(code, **limit)
+    answer = room.bash(code, "", **limit)
     assert (answer.reason, answer.code) == (reason, None)
     assert answer.stderr.endswith(line)
     assert answer.wall_ms < 6_000

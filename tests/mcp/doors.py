@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from functions.api.mcp import mcp_app
 from functions.api.mcp_tools import AnyOperation
+from shared.domain.session import Owner
 from shared.errors import Code, Failure
 from shared.identity import Caller
 from shared.limits import Limits
@@ -133,7 +134,7 @@ def bare_room(limits: Limits | None = None) -> Room:
         uploads=nothing,
         limits=limits or Limits(),
         secret=b"s" * 32,
-        owner="tests",
+        owner=Owner("tests", "1"),
     )
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sandbox_image.runner.holder import Held, Holder, NoFolder
-from sandbox_image.runner.snapshot import Snapshot
-from tests.unit.runner_trees import BOUNDS, take
+from sandbox_image.runner.snapshot import Snapshot, take
+from tests.unit.runner_trees import BOUNDS
 
 BASE = 3_000_000_000
 

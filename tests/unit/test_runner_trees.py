@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,6 +23,8 @@ from shared.executor.wire import Entry
 from tests.unit.runner_trees import BOUNDS, MIB, Store, commit, describe, folder, gather, limits, restore
 
 Place = tuple[Path, int, Store]
+Leaf = tuple[Literal["file"], bytes, int] | tuple[Literal["link"], str, int] | tuple[Literal["fifo"], str, int]
+Node: TypeAlias = "Leaf | dict[str, Node]"
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ LEAVES = st.one_of(
 TREES = st.recursive(LEAVES, lambda inner: st.dictionaries(NAMES, inner, max_size=4), max_leaves=12)
 
 
-def _build(fd: int, nodes: dict[str, object]) -> None:
+def _build(fd: int, nodes: dict[str, Node]) -> None:
     for name, node in nodes.items():
         if isinstance(node, dict):
             os.mkdir(name, dir_fd=fd)
@@ -56,15 +59,15 @@ def _build(fd: int, nodes: dict[str, object]) -> None:
             os.fchmod(inner, 0o500 if len(name) % 2 else 0o755)
             os.close(inner)
             continue
-        kind, content, mode = node  # type: ignore[misc]
-        if kind == "link":
-            os.symlink(content, name, dir_fd=fd)
-        elif kind == "fifo":
+        mode = node[2]
+        if node[0] == "link":
+            os.symlink(node[1], name, dir_fd=fd)
+        elif node[0] == "fifo":
             os.mkfifo(name, mode, dir_fd=fd)
             os.chmod(name, mode, dir_fd=fd)
         else:
             file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=fd)
-            os.write(file, content)
+            os.write(file, node[1])
             os.fchmod(file, mode)
             os.close(file)
 
@@ -72,7 +75,7 @@ def _build(fd: int, nodes: dict[str, object]) -> None:
 @given(first=st.dictionaries(NAMES, TREES, max_size=5), second=st.dictionaries(NAMES, TREES, max_size=5))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_tree_that_is_written_is_restored_elsewhere_exactly(
-    tmp_path_factory: pytest.TempPathFactory, first: dict[str, object], second: dict[str, object]
+    tmp_path_factory: pytest.TempPathFactory, first: dict[str, Node], second: dict[str, Node]
 ) -> None:
     """Two runs in one folder, the second over the first's rest, then the same manifest into an empty folder."""
     base = tmp_path_factory.mktemp("trees")

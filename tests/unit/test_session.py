@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -85,22 +86,24 @@ def test_release_leaves_everything_but_the_lock() -> None:
 
 @pytest.mark.parametrize("fence", [7, 9, 0, -8])
 def test_under_another_fence_nothing_is_done(fence: int) -> None:
-    for step in (
+    steps: list[Callable[[], object]] = [
         lambda: renew(locked(), fence, NOW, LEASE),
         lambda: commit(locked(), fence, NOW, inline="", pointer=""),
         lambda: release(locked(), fence),
-    ):
+    ]
+    for step in steps:
         with pytest.raises(Fenced):
             step()
 
 
 @pytest.mark.parametrize("head", [FREE, replace(locked(), gone=True), replace(locked(), lock=None)])
 def test_without_a_lock_of_ours_nothing_is_done(head: Head) -> None:
-    for step in (
+    steps: list[Callable[[], object]] = [
         lambda: renew(head, head.fence, NOW, LEASE),
         lambda: commit(head, head.fence, NOW, inline="", pointer=""),
         lambda: release(head, head.fence),
-    ):
+    ]
+    for step in steps:
         with pytest.raises(Fenced):
             step()
 
