@@ -11,6 +11,7 @@ LANGS ?= py,js,ts,bash,r,php,go,rs,c,cpp,java,d,f90
 PORT  ?= 8080
 DATA  ?= .data
 DEMO  ?= 1
+JOBS  ?= $(shell nproc)
 
 export WORKROOM_CACHE := $(CACHE)
 
@@ -72,7 +73,7 @@ types: $(STAMP) ## mypy --strict
 test: ## set up, lint, types and every suite
 	@begun=$$(date +%s); $(MAKE) --no-print-directory setup; echo "set-up took $$(( $$(date +%s) - begun )) s"
 	@$(MAKE) --no-print-directory lint types
-	@begun=$$(date +%s); $(VENV)/bin/pytest; echo "tests took $$(( $$(date +%s) - begun )) s"
+	@begun=$$(date +%s); $(VENV)/bin/pytest -n $(JOBS) --dist loadfile; echo "tests took $$(( $$(date +%s) - begun )) s"
 
 .PHONY: test-all
 test-all: test ## the same, and fail where a tool is missing
