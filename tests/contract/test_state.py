@@ -192,7 +192,9 @@ def test_attributes_come_back_as_they_were_put(state: State, name: str) -> None:
     assert caught.value.losses == (Loss(0, item),)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), b"bytes", {1, 2}, object()], ids=["nan", "infinity", "bytes", "set", "object"])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), b"bytes", {1, 2}, object()], ids=["nan", "infinity", "bytes", "set", "object"]
+)
 def test_what_is_not_json_is_refused(state: State, value: object) -> None:
     with pytest.raises(ValueError, match="JSON"):
         state.transact([PutNew("p", "a", {"ok": 1}), PutNew("p", "b", {"v": value})])
