@@ -22,7 +22,7 @@ from shared.operations.grants import SelfGrants
 from shared.operations.keys import new_key, put_key, sort_of
 from shared.operations.room import Gate, Room, now_ms
 from shared.settings import Settings
-from shared.store.local import LocalStore, open_local
+from shared.store.local import open_local
 from shared.store.ports import Conflict, PutNew, State, StoreUnavailable
 
 DEV_PROJECT = "dev"
@@ -47,41 +47,40 @@ def open_room(settings: Settings, *, owner: str | None = None, limits: Limits | 
     """
     data = settings.data.resolve()
     limits = limits or limits_of(settings)
-    with ExitStack() as closing:
+    closing = ExitStack()
+    try:
         store = open_local(data)
         closing.callback(store.close)
         if owner is not None:
             closing.callback(os.close, _only_one(data / f"{owner}.lock"))
-        room = _room(settings, store, owner, limits, closing.pop_all())
-    if settings.dev_key:
-        development_key(settings, room)
+        executor = LocalExecutor(
+            store.objects,
+            root=settings.root or find_root(settings.cache),
+            jail=settings.jail or find_jail(settings.cache),
+            work=settings.work or _work(settings.cache, data, owner),
+            required_layers=frozenset(settings.required_layers),
+            capacity=settings.concurrency or max(4, 2 * (os.cpu_count() or 1)),
+        )
+        closing.callback(executor.close)
+        secret = deployment_secret(store.state)
+        room = Room(
+            state=store.state,
+            objects=store.objects,
+            executor=executor,
+            uploads=SelfGrants(secret),
+            secret=secret,
+            owner=Owner(owner or secrets.token_hex(8), secrets.token_hex(8)),
+            limits=limits,
+            dev_key=settings.dev_key,
+            closing=closing,
+            runs=Gate(limits.run_queue),
+        )
+        if settings.dev_key:
+            development_key(settings, room)
+    except BaseException:
+        closing.close()
+        raise
     return room
-
-
-def _room(settings: Settings, store: LocalStore, owner: str | None, limits: Limits, closing: ExitStack) -> Room:
-    data = settings.data.resolve()
-    secret = deployment_secret(store.state)
-    executor = LocalExecutor(
-        store.objects,
-        root=settings.root or find_root(settings.cache),
-        jail=settings.jail or find_jail(settings.cache),
-        work=settings.work or _work(settings.cache, data, owner),
-        required_layers=frozenset(settings.required_layers),
-        capacity=settings.concurrency or max(4, 2 * (os.cpu_count() or 1)),
-    )
-    closing.callback(executor.close)
-    return Room(
-        state=store.state,
-        objects=store.objects,
-        executor=executor,
-        uploads=SelfGrants(secret),
-        secret=secret,
-        owner=Owner(owner or secrets.token_hex(8), secrets.token_hex(8)),
-        limits=limits,
-        dev_key=settings.dev_key,
-        closing=closing,
-        runs=Gate(limits.run_queue),
-    )
 
 
 def _only_one(path: Path) -> int:
