@@ -7,7 +7,6 @@ schemas and their answers are the service's. A service that cannot be reached is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import version
 from typing import Any
 
 import httpx
@@ -26,7 +25,7 @@ from mcp_types import (
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 
-from functions.api.mcp_server import INSTRUCTIONS, quiet_sdk
+from functions.api.mcp_server import sdk_server
 
 Context = ServerRequestContext[dict[str, Any], Any]
 
@@ -95,16 +94,7 @@ def make_forwarder(client: httpx.AsyncClient) -> Server[dict[str, Any]]:
         except ValidationError:
             return failed("unreachable", "The service answered what is no tool result.")
 
-    quiet_sdk()
-    server = Server(
-        "workroom",
-        version=version("workroom"),
-        instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-    )
-    server.middleware.clear()
-    return server
+    return sdk_server(list_tools, call_tool)
 
 
 async def forward_stdio(url: str, headers: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ MCP request comes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -45,12 +45,27 @@ INSTRUCTIONS = (
 )
 
 
-def quiet_sdk() -> None:
-    """Keep the SDK's own log to itself: its records may hold a request's or an answer's content (cases.md K20)."""
+def sdk_server(
+    list_tools: Callable[[Context, PaginatedRequestParams | None], Awaitable[ListToolsResult]],
+    call_tool: Callable[[Context, CallToolRequestParams], Awaitable[CallToolResult]],
+) -> Server[dict[str, Any]]:
+    """The SDK's server around these two. What the SDK logs and traces stays with it.
+
+    Its records and spans may hold a request's or an answer's content (cases.md K20).
+    """
     sdk = logging.getLogger("mcp")
     sdk.propagate = False
     if not sdk.handlers:
         sdk.addHandler(logging.NullHandler())
+    server = Server(
+        "workroom",
+        version=version("workroom"),
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+    server.middleware.clear()
+    return server
 
 
 def make_server(
@@ -81,16 +96,7 @@ def make_server(
             cancel()
             raise
 
-    quiet_sdk()
-    server = Server(
-        "workroom",
-        version=version("workroom"),
-        instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-    )
-    server.middleware.clear()  # spans of a tracer would carry names of the caller's
-    return server
+    return sdk_server(list_tools, call_tool)
 
 
 def _threads(room: Room) -> CapacityLimiter:
