@@ -17,6 +17,7 @@ from sandbox_image.locate import build_jail, find_root
 from shared.executor.local import LocalExecutor
 from shared.executor.wire import Entry, RunAnswer, RunLimits, RunRequest
 from shared.store.local.objects import FileObjects
+from tests.unit.runner_trees import limits as contract_limits
 
 MIB = 1 << 20
 REQUIRED = frozenset({"clean", "reap", "filter", "namespaces", "memory", "wipe"})
@@ -43,24 +44,7 @@ def jail() -> Path:
 
 def limits(**changed: int) -> RunLimits:
     """The default limits of the contract with a short wall time, some changed."""
-    values = {
-        "wall_ms": 10_000,
-        "memory_bytes": 1_024 * MIB,
-        "processes": 512,
-        "open_files": 1_024,
-        "file_bytes": 256 * MIB,
-        "tmp_bytes": 512 * MIB,
-        "stdout_bytes": MIB,
-        "stderr_bytes": MIB,
-        "flood_bytes": 64 * MIB,
-        "workspace_bytes": 1_024 * MIB,
-        "workspace_entries": 20_000,
-        "path_bytes": 5_000,
-        "path_depth": 80,
-        "inline_bytes": 3 * MIB,
-        "small_file_bytes": MIB,
-    }
-    return RunLimits(**values | changed)
+    return contract_limits(**{"wall_ms": 10_000} | changed)
 
 
 class Bench:

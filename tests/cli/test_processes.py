@@ -16,9 +16,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ import pytest
 from tests.wire.scripted import program
 from tests.wire.service import Service
 
+from .answering import answering
 from .conftest import Workroom
 
 PROJECT = Path(__file__).parents[2]
@@ -37,19 +36,6 @@ NO_TOOLCHAINS = {"WORKROOM_ROOT": "/nonexistent", "WORKROOM_JAIL": "/nonexistent
 
 def environ(**more: str) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT), **more}
-
-
-@contextmanager
-def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """A small HTTP server; its address."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join(10)
 
 
 class Quiet(BaseHTTPRequestHandler):

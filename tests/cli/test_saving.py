@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from functions.cli.saving import save
 from functions.cli.show import Refused
 
+from .answering import answering
 from .conftest import Workroom
 
 HOSTILE = ["../x", "/x", "a/../../x", "a//x", "./x", "a/.", "", ".", "..", "a/", "x\0y", "\ud800"]
@@ -98,14 +98,8 @@ def hostile_service(names: list[str]) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join(10)
+    with answering(Handler) as address:
+        yield address
 
 
 def test_a_hostile_services_names_stay_below_the_folder_and_do_not_steer_the_terminal(

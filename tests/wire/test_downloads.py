@@ -256,7 +256,7 @@ def prefix_free(names: set[str]) -> bool:
     return not any(other.startswith(name + "/") for name in names for other in names)
 
 
-def round_trip(service: Service, names: set[str]) -> None:
+def must_round_trip(service: Service, names: set[str]) -> None:
     wanted = {name: name.encode() * 3 for name in names}
     with service.client() as client:
         parts = [extended("UTF-8''" + quote(name, safe=""), body) for name, body in wanted.items()]
@@ -280,10 +280,10 @@ def round_trip(service: Service, names: set[str]) -> None:
 
 
 def test_C4_names_that_need_escapes_round_trip(service: Service) -> None:
-    round_trip(service, set(CASES))
+    must_round_trip(service, set(CASES))
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=st.sets(NAME, min_size=1, max_size=5).filter(prefix_free))
 def test_C4_any_set_of_names_round_trips(service: Service, names: set[str]) -> None:
-    round_trip(service, names)
+    must_round_trip(service, names)
