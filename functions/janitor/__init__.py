@@ -1,1 +1,0 @@
-"""The scheduled sweep: expired sessions, orphaned objects, finished records."""
