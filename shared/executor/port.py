@@ -1,4 +1,4 @@
-"""The port "run a program" (DESIGN §6). Adapters: `local` (a warm process on this machine), later Lambda."""
+"""The port "run a program" (DESIGN §6). Adapters: `local` (a warm process on this machine), `aws` (a function)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from shared.executor.wire import RunAnswer, RunRequest
+
+FailureKind = Literal["unavailable", "throttled", "broken", "timeout"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +43,14 @@ class ExecutorHealth:
 class ExecutorFailed(Exception):
     """The executor could not be reached, died, or broke its contract: nothing of the run is committed.
 
-    `kind`: "unavailable" (no program was started), "broken" (it died or answered nonsense), "timeout".
+    `kind`: "unavailable" (no program was started), "throttled" (none was started, and the caller may come again
+    after `retry_after` seconds), "broken" (it died or answered nonsense), "timeout".
     """
 
-    def __init__(self, kind: Literal["unavailable", "broken", "timeout"], why: str = "") -> None:
-        self.kind = kind
+    def __init__(self, kind: FailureKind, why: str = "", retry_after: int | None = None) -> None:
+        self.kind: FailureKind = kind
         self.why = why
+        self.retry_after = retry_after
         super().__init__(kind)
 
 
