@@ -23,7 +23,7 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
 
 .PHONY: setup
-setup: $(STAMP) host jail root ## install what running and testing need; quick when it is there
+setup: $(STAMP) host jail root tools ## install what running and testing need; quick when it is there
 
 $(STAMP): pyproject.toml constraints.txt
 	@echo "setup: Python packages into $(VENV) (about 150 MB, under a minute)"
@@ -49,8 +49,12 @@ jail: $(STAMP) host
 root:
 	@sandbox_image/toolchains/build --langs $(LANGS) --cache $(CACHE) >/dev/null
 
+.PHONY: tools
+tools: $(STAMP)
+	@$(PY) -m tests.tools
+
 .PHONY: run
-run: setup ## set up, demonstrate the thirteen languages, serve on 127.0.0.1 (PORT= DATA= LANGS= DEMO=0)
+run: $(STAMP) host jail root ## set up, demonstrate the thirteen languages, serve on 127.0.0.1 (PORT= DATA= LANGS= DEMO=0)
 	@export WORKROOM_PORT=$(PORT) WORKROOM_DATA=$(DATA) WORKROOM_LOG_LEVEL=$${WORKROOM_LOG_LEVEL:-warning} \
 	  WORKROOM_ROOT="$$(sandbox_image/toolchains/build --print --langs $(LANGS) --cache $(CACHE))"; \
 	[ "$(DEMO)" = 0 ] || $(PY) -m functions.cli.demo --wait & \
