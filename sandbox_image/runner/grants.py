@@ -1,4 +1,7 @@
-"""Reading and creating objects by grant. On one machine a grant is `file:` and a path; nothing else is taken here."""
+"""Reading and creating objects by grant: `file:` and a path on one machine, an `https:` (or `http:`) address elsewhere.
+
+Nothing else is taken. What a run has no grant for is not imported.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,22 @@ from collections.abc import Iterable, Iterator
 
 
 class GrantFailed(Exception):
-    """A grant could not be used: refused, missing, short, exists already."""
+    """A grant could not be used: refused, missing, short, exists already. The text never holds the grant."""
 
 
 def read(url: str, start: int, length: int) -> Iterator[bytes]:
     """The bytes of one range, exactly `length` of them. Errors: GrantFailed, at any piece."""
-    from shared.executor import filegrant  # noqa: PLC0415  (not needed by a run without files)
-
     left = length
     try:
-        for piece in filegrant.read(url, start, length):
+        if url.startswith("file:"):
+            from shared.executor import filegrant  # noqa: PLC0415
+
+            found: Iterator[bytes] = filegrant.read(url, start, length)
+        else:
+            from sandbox_image.runner import httpgrant  # noqa: PLC0415
+
+            found = httpgrant.read(url, start, length)
+        for piece in found:
             left -= len(piece)
             yield piece
     except (OSError, ValueError) as error:
@@ -26,9 +35,13 @@ def read(url: str, start: int, length: int) -> Iterator[bytes]:
 
 def create(url: str, pieces: Iterable[bytes]) -> tuple[int, str]:
     """Create the object; its size and hex SHA-256. Errors: GrantFailed; what else `pieces` raises comes through."""
-    from shared.executor import filegrant  # noqa: PLC0415
-
     try:
-        return filegrant.create(url, pieces)
+        if url.startswith("file:"):
+            from shared.executor import filegrant  # noqa: PLC0415
+
+            return filegrant.create(url, pieces)
+        from sandbox_image.runner import httpgrant  # noqa: PLC0415
+
+        return httpgrant.create(url, pieces)
     except (OSError, ValueError) as error:
         raise GrantFailed(type(error).__name__) from error
