@@ -358,7 +358,7 @@ def _house(data: Path, limits: Limits, clock: Clock, owner: Owner, pause: float 
         limits=limits,
         clock=clock,
         heart=Heart(pause),
-        runs=Gate(limits.run_queue),
+        runs=Gate(limits.run_queue, limits.project_runs),
     )
     return House(room, executor, clock, state, objects, data)
 

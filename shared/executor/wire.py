@@ -111,7 +111,9 @@ class RunRequest:
     `workspace` is an opaque name under which an executor may hold the restored folder between runs of one session.
     `reads` maps each object key of `manifest` to a grant; `writes` are (key, grant) pairs for large outputs and for
     a pack above `inline_bytes`. A grant is `file:` + an absolute path on one machine, or an `https:` address.
-    `repack` asks for the bytes of every small file in the answer, changed or not (compaction).
+    `repack` asks for the bytes of every small file in the answer, changed or not (compaction). `tenant` names who may
+    share an environment with this run, for an adapter whose executor keeps tenants apart: at most 64 of
+    `[A-Za-z0-9_-]`, and no part of the JSON.
     """
 
     run_id: str
@@ -124,6 +126,7 @@ class RunRequest:
     reads: dict[str, str] = field(default_factory=dict)
     writes: tuple[tuple[str, str], ...] = ()
     repack: bool = False
+    tenant: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The request as JSON."""

@@ -7,8 +7,9 @@ import os
 
 from shared.domain.ids import short_id
 from shared.errors import Code, Failure, invalid
+from shared.identity import Caller
 from shared.operations import records, workspace
-from shared.operations.base import Call, Cancel, Route, operation
+from shared.operations.base import Call, Cancel, Route, admitted, operation
 from shared.operations.exec_models import RunId, RunInput, RunOutput, RunRecord
 from shared.operations.room import Room
 from shared.operations.run import perform
@@ -39,19 +40,19 @@ def run(room: Room, call: Call, data: RunInput) -> RunOutput:
     `session_id` in a later run to find them again.
     """
     check(room, data)
-    project = call.project
+    caller, project = admitted(call), call.project
     if call.idempotency_key is None:
-        with room.runs.enter():
-            return perform(room, project, data, call.cancel, lambda output: ())
+        with room.runs.enter(project):
+            return perform(room, caller, data, call.cancel, lambda output: ())
     begun = records.begin(room, project, _key(room, call.idempotency_key), _body(data, "run"))
     if isinstance(begun, records.Stored):
         return RunOutput.model_validate(begun.result)
     with records.in_hand(room, begun):
         try:
-            with room.runs.enter():
+            with room.runs.enter(project):
                 return perform(
                     room,
-                    project,
+                    caller,
                     data,
                     call.cancel,
                     lambda output: [records.finished(room, begun, output.model_dump())],
@@ -68,39 +69,40 @@ def start(room: Room, call: Call, data: RunInput) -> RunRecord:
     Everything else is as for `exec.run`. The result is kept for 24 hours.
     """
     check(room, data)
-    project = call.project
+    caller, project = admitted(call), call.project
     if call.idempotency_key is None:
-        return _start(room, project, data, None)
+        return _start(room, caller, data, None)
     begun = records.begin(room, project, _key(room, call.idempotency_key), _body(data, "start"))
     if isinstance(begun, records.Stored):
         return RunRecord.model_validate(begun.result)
     with records.in_hand(room, begun):
         try:
-            return _start(room, project, data, begun)
+            return _start(room, caller, data, begun)
         except BaseException:
             records.drop(room, begun)
             raise
 
 
-def _start(room: Room, project: str, data: RunInput, begun: records.Record | None) -> RunRecord:
+def _start(room: Room, caller: Caller, data: RunInput, begun: records.Record | None) -> RunRecord:
     """Take a place, make the run's record together with the end of its key's record, and hand it over.
 
     A session that is not there is 404 now, not in a record that the caller has to ask for.
     """
+    project = caller.project
     if data.session_id is not None:
         workspace.need(room, project, data.session_id)
     record = RunRecord(id=short_id(os.urandom), status="running")
-    room.runs.take()
+    room.runs.take(project)
     try:
         also = [] if begun is None else [records.finished(room, begun, record.model_dump())]
         owned = records.create(room, project, record.id, also)
     except BaseException:
-        room.runs.leave()
+        room.runs.leave(project)
         raise
     try:
-        room.background.submit(_in_background, room, project, data, owned)
+        room.background.submit(_in_background, room, caller, data, owned)
     except RuntimeError:  # the service is ending
-        room.runs.leave()
+        room.runs.leave(project)
         with records.in_hand(room, owned):
             failure = Failure(Code.EXECUTOR_UNAVAILABLE)
             room.state.transact([records.finished(room, owned, failure.body(), "failed")])
@@ -119,7 +121,7 @@ def get_run(room: Room, call: Call, data: RunId) -> RunRecord:
     return RunRecord(id=data.run_id, status=state, error=result if state == "failed" else None)
 
 
-def _in_background(room: Room, project: str, data: RunInput, owned: records.Record) -> None:
+def _in_background(room: Room, caller: Caller, data: RunInput, owned: records.Record) -> None:
     """Run it and write the record's end, whatever happens: a caller that asks never waits for nothing.
 
     The client that started it is gone by design: nothing but the service's end stops it.
@@ -128,7 +130,7 @@ def _in_background(room: Room, project: str, data: RunInput, owned: records.Reco
         with records.in_hand(room, owned):
             try:
                 perform(
-                    room, project, data, Cancel(), lambda output: [records.finished(room, owned, output.model_dump())]
+                    room, caller, data, Cancel(), lambda output: [records.finished(room, owned, output.model_dump())]
                 )
             except Failure as failure:
                 room.state.transact([records.finished(room, owned, failure.body(), "failed")])
@@ -140,7 +142,7 @@ def _in_background(room: Room, project: str, data: RunInput, owned: records.Reco
         # Its end could not be written: the record still says running, but in nobody's hand, which reads as failed.
         _LOG.error("the end of a background run is lost: %s", type(error).__name__)
     finally:
-        room.runs.leave()
+        room.runs.leave(caller.project)
 
 
 def check(room: Room, data: RunInput) -> None:

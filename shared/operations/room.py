@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from shared.domain.manifest import Manifest
 from shared.domain.session import Owner
 from shared.errors import Code, Failure
 from shared.executor.port import Executor
+from shared.identity import Caller
 from shared.limits import Limits
 from shared.operations.lease import Heart
 from shared.store.ports import Grant, Objects, State
@@ -32,29 +33,90 @@ class UploadGrants(Protocol):
         """The grant. `expires_at` is epoch seconds."""
 
 
+class DownloadGrants(Protocol):
+    """Who lets a client read the bytes of one key for a while, under a name and a media type."""
+
+    def grant_download(self, key: str, *, seconds: int, name: str, media: str) -> Grant:
+        """The grant. `name` is the file's own, for Content-Disposition."""
+
+
+class RunQueue(Protocol):
+    """Hands a run that nobody waits for to a worker elsewhere. It is not trusted: records say what may run."""
+
+    def send(self, message: Mapping[str, str]) -> None:
+        """Send `{"project", "run_id"}`. Errors: StoreUnavailable."""
+
+
+class RunMetrics(Protocol):
+    """Counts runs. It never sees a name, a text or an id of anybody."""
+
+    def run(self, *, lang: str, outcome: str, ms: Mapping[str, int], bytes_in: int, bytes_out: int) -> None:
+        """One run has ended.
+
+        `outcome` is ok, failed, time, memory, output, killed, or `error:` and the code of a Failure. `ms` has the
+        phases that were reached, of wait, restore, run, collect and store, and always total. `bytes_in` is the program,
+        its arguments and the files of its workspace at the start; `bytes_out` both outputs and the files that it
+        changed. It must not raise.
+        """
+
+
+class Silence:
+    """Counts nothing."""
+
+    def run(self, *, lang: str, outcome: str, ms: Mapping[str, int], bytes_in: int, bytes_out: int) -> None:
+        """Do nothing."""
+
+
+class JwtVerifier(Protocol):
+    """Whose token a Bearer is."""
+
+    def caller(self, token: str, now: int) -> Caller | None:
+        """The caller that a token proves at `now` (epoch milliseconds), or None: it proves nobody."""
+
+
+Isolation = Literal["user", "session", "project"]
+"""Who shares one environment of an executor that keeps tenants apart (DESIGN §7)."""
+
+
 class Gate:
-    """At most `limit` runs wait or work at once; one more is refused at once, not queued without end."""
+    """At most `limit` runs wait or work at once; one more is refused at once, not queued without end.
 
-    def __init__(self, limit: int) -> None:
-        self._free = threading.BoundedSemaphore(limit)
+    One project holds at most `share` of the places (cases.md K19).
+    """
 
-    def take(self) -> None:
+    def __init__(self, limit: int, share: int | None = None) -> None:
+        self._limit = limit
+        self._share = limit if share is None else min(share, limit)
+        self._lock = threading.Lock()
+        self._held: Counter[str] = Counter()
+        self._taken = 0
+
+    def take(self, project: str) -> None:
         """Take a place, to be given back by `leave` from whatever thread. Errors: 429."""
-        if not self._free.acquire(blocking=False):
-            raise Failure(Code.RATE_LIMITED, retry_after=2)
+        with self._lock:
+            if self._taken >= self._limit or self._held[project] >= self._share:
+                raise Failure(Code.RATE_LIMITED, retry_after=2)
+            self._taken += 1
+            self._held[project] += 1
 
-    def leave(self) -> None:
+    def leave(self, project: str) -> None:
         """Give a place back."""
-        self._free.release()
+        with self._lock:
+            if self._held[project] < 1:
+                raise ValueError("a place was given back twice")
+            self._taken -= 1
+            self._held[project] -= 1
+            if not self._held[project]:
+                del self._held[project]
 
     @contextmanager
-    def enter(self) -> Iterator[None]:
+    def enter(self, project: str) -> Iterator[None]:
         """Hold a place while the block runs. Errors: 429."""
-        self.take()
+        self.take(project)
         try:
             yield
         finally:
-            self.leave()
+            self.leave(project)
 
 
 class Manifests:
@@ -92,12 +154,14 @@ class Manifests:
 class Room:
     """The ports of one deployment.
 
-    `uploads` makes the upload grants of clients: the object store's own signature, or this service's. `secret` is the
+    `uploads` makes the upload grants of clients: the object store's own signature, or this service's. `downloads`
+    makes their download grants where the store can, and None means that bytes pass through here. `secret` is the
     deployment's key for ids and signatures, born once in the store. `owner` names this process as a holder of locks.
     `dev_key` admits the development key. `closing` ends what was opened for the room. `runs` bounds the runs of this
     process, `background` runs what a caller does not wait for: a thread for each run that `runs` lets in, so that
-    those that wait for one session hold up no other. `active` are the partitions of the records whose runs this
-    process has in hand.
+    those that wait for one session hold up no other; with a `queue` a worker elsewhere runs it. `active` are the
+    partitions of the records whose runs this process has in hand. `isolation` is the scope of an executor's tenants,
+    `jwt` admits tokens beside keys.
     """
 
     state: State
@@ -111,7 +175,12 @@ class Room:
     dev_key: bool = False
     heart: Heart = field(default_factory=lambda: Heart(Limits().lease_ms / 3000))
     closing: ExitStack = field(default_factory=ExitStack)
-    runs: Gate = field(default_factory=lambda: Gate(Limits().run_queue))
+    runs: Gate = field(default_factory=lambda: Gate(Limits().run_queue, Limits().project_runs))
     background: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(Limits().run_queue, "background"))
     active: set[str] = field(default_factory=set)
     manifests: Manifests = field(default_factory=lambda: Manifests(25_000))
+    isolation: Isolation = "session"
+    downloads: DownloadGrants | None = None
+    queue: RunQueue | None = None
+    metrics: RunMetrics = field(default_factory=Silence)
+    jwt: JwtVerifier | None = None

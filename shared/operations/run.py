@@ -19,6 +19,7 @@ from shared.errors import Code, Failure
 from shared.executor import wire
 from shared.executor.judge import BrokenAnswer, judge
 from shared.executor.port import ExecutorFailed
+from shared.identity import Caller
 from shared.operations import names, workspace
 from shared.operations.base import Cancel
 from shared.operations.exec_models import RunInput, RunOutput
@@ -31,19 +32,21 @@ from shared.store.ports import Action, Conflict, Item, PutIf, PutNew
 _LOG = logging.getLogger("workroom.run")
 _FAILED = {
     "unavailable": Code.EXECUTOR_UNAVAILABLE,
+    "throttled": Code.RATE_LIMITED,
     "broken": Code.EXECUTOR_BROKEN,
     "timeout": Code.EXECUTOR_TIMEOUT,
 }
 
 
 def perform(
-    room: Room, project: str, data: RunInput, cancel: Cancel, closing: Callable[[RunOutput], Sequence[Action]]
+    room: Room, caller: Caller, data: RunInput, cancel: Cancel, closing: Callable[[RunOutput], Sequence[Action]]
 ) -> RunOutput:
     """Run a program and commit what it left. Whoever calls holds a place in `room.runs`.
 
     `closing` gives the actions that belong into the committing transaction, such as finishing the run's record.
-    Errors: 400, 404, 409, 499, 502, 503, 504; after each of them nothing of the run is kept.
+    Errors: 400, 404, 409, 429, 499, 502, 503, 504; after each of them nothing of the run is kept.
     """
+    project = caller.project
     inputs = resolve(room, project, data.files)
     opened, made = _begin(room, project, data, inputs, cancel)
     with _held(room, opened, made):
@@ -189,7 +192,7 @@ def _execute(room: Room, request: wire.RunRequest, cancel: Cancel) -> wire.RunAn
     except ExecutorFailed as error:
         # Its words may be a program's: only the kind is logged.
         _LOG.error("run %s: the executor failed: %s", request.run_id, error.kind)
-        raise Failure(_FAILED[error.kind]) from error
+        raise Failure(_FAILED[error.kind], retry_after=error.retry_after) from error
     except BrokenAnswer as error:
         _LOG.error("run %s: its answer was refused: %s", request.run_id, error)
         raise Failure(Code.EXECUTOR_BROKEN) from error

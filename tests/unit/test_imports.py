@@ -63,7 +63,7 @@ def test_operations_know_ports_and_no_adapter_and_no_door(name: str, file: Path)
     )  # fmt: skip
     wrong = {module for module in ours(file) if not below(module, *allowed) and module != "shared.executor.wire"}
     assert wrong == set(), name
-    assert foreign(file) <= {"pydantic"}, name
+    assert foreign(file) <= {"pydantic", *(("jwt", "cryptography") if file.name == "jwt.py" else ())}, name
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,6 @@ def test_tmp_is_memory() -> None:
 
 def test_every_limit_is_positive_and_documented() -> None:
     for entry in fields(Limits):
-        assert getattr(LIMITS, entry.name) > 0
+        assert getattr(LIMITS, entry.name) > 0 or entry.name in ("answer_ms", "answer_bytes"), "where 0 is no bound"
         assert entry.metadata["unit"], entry.name
         assert entry.metadata["doc"], entry.name
