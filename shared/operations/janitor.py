@@ -4,12 +4,15 @@ An expired session goes in an order that a crash may cut anywhere: a tombstone i
 that a commit in flight loses; the objects; the partition; its index row, by which the next sweep finds it again. An
 object goes when no manifest names it and it is older than the longest run (`workspace.grace_ms`): no commit in flight
 can name it any more. Where it cannot be told what is named, everything stays.
+
+A sweep whose time is bounded stops between two steps and keeps its place, from which the next one goes on: however
+much there is, all of it is looked at in turn.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -17,7 +20,7 @@ from shared.domain import session as rules
 from shared.domain.session import Head
 from shared.operations import names, workspace
 from shared.operations.room import Room
-from shared.store.ports import Conflict, DeleteIf, Item, ObjectInfo, PutIf, StoreUnavailable
+from shared.store.ports import Action, Conflict, DeleteIf, Item, ObjectInfo, PutIf, PutNew, StoreUnavailable
 
 _LOG = logging.getLogger("workroom.janitor")
 
@@ -34,37 +37,126 @@ class Staging(Protocol):
         """Remove those that nobody has written to for that long; how many."""
 
 
+UNSETTLED = "unsettled/"
+"""Rows of a project's partition, one for each write that is not settled: `since` (epoch ms) is in the attributes and,
+in 15 digits, at the head of the sort, so that the first is the oldest."""
+_PLACE = "sweep"
+
+
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep removed."""
+    """What a sweep removed, and whether it came to its end."""
 
     sessions: int
     objects: int
     records: int
+    whole: bool = True
 
 
-def sweep(room: Room) -> Swept:
-    """One sweep over every project. Safe beside running requests and other sweeps."""
-    sessions = 0
-    for project in _projects(room):
-        for row in _pages(room, names.project(project), "session/"):
-            sessions += _remove_expired(room, project, row)
-        for row in _pages(room, names.project(project), "hint/"):
-            _remove_stale_hint(room, project, row)
-    records = room.state.sweep(room.clock() // 1000)
-    objects = _remove_orphans(room)
+@dataclass(slots=True)
+class _Sweep:
+    """A sweep on its way. `part`, `project` and `after` are the place behind the last step that was done."""
+
+    late: Callable[[], bool]
+    part: str = "session/"
+    project: str = ""
+    after: str | None = None
+    sessions: int = 0
+    objects: int = 0
+    records: int = 0
+
+    def swept(self, *, whole: bool) -> Swept:
+        return Swept(self.sessions, self.objects, self.records, whole)
+
+
+def sweep(room: Room, late: Callable[[], bool] | None = None) -> Swept:
+    """One sweep over every project. Safe beside running requests and other sweeps.
+
+    `late` says that no further step is to be begun: the sweep then keeps its place and ends. Without it a sweep is a
+    whole one, and neither looks for a place nor keeps one.
+    """
+    going = _Sweep(lambda: False) if late is None else _resumed(room, late)
+    whole = _sweep(room, going)
+    if late is not None:
+        _keep_place(room, None if whole else going)
+    swept = going.swept(whole=whole)
+    _LOG.info("swept %d sessions, %d objects, %d records", swept.sessions, swept.objects, swept.records)
+    return swept
+
+
+def oldest_unsettled_ms(room: Room) -> int:
+    """The age of the oldest write that is not settled, in milliseconds; 0 when there is none (DESIGN §8)."""
+    rows = (room.state.query(names.project(project), UNSETTLED, limit=1) for project in _projects(room))
+    return max((max(0, room.clock() - row[0].attributes["since"]) for row in rows if row), default=0)
+
+
+def _sweep(room: Room, going: _Sweep) -> bool:
+    """Go on from a sweep's place; whether it came to its end."""
+    if going.part != "objects":
+        for project in _projects(room):
+            if project >= going.project and not _sweep_project(room, project, going):
+                return False
+        going.records = room.state.sweep(room.clock() // 1000)
+        going.part, going.project, going.after = "objects", "", None
+    if not _remove_orphans(room, going):
+        return False
     if isinstance(room.objects, Staging):
         room.objects.sweep_staging(_STAGED_S)
-    _LOG.info("swept %d sessions, %d objects, %d records", sessions, objects, records)
-    return Swept(sessions, objects, records)
+    return True
+
+
+def _sweep_project(room: Room, project: str, going: _Sweep) -> bool:
+    """The expired sessions of a project, then the hints that point at none; whether it came to its end."""
+    if project != going.project:
+        going.part, going.project, going.after = "session/", project, None
+    for part in ("session/", "hint/"):
+        if going.part == "hint/" and part == "session/":
+            continue
+        if part != going.part:
+            going.part, going.after = part, None
+        for row in _pages(room, names.project(project), part, going.after):
+            if going.late():
+                return False
+            if part == "session/":
+                going.sessions += _remove_expired(room, project, row)
+            else:
+                _remove_stale_hint(room, project, row)
+            going.after = row.sort
+    return True
+
+
+def _resumed(room: Room, late: Callable[[], bool]) -> _Sweep:
+    """A sweep at the place that the last one kept, or at the beginning."""
+    item = room.state.get(names.SYSTEM, _PLACE)
+    if item is None:
+        return _Sweep(late)
+    kept = item.attributes
+    return _Sweep(late, kept["part"], kept["project"], kept["after"])
+
+
+def _keep_place(room: Room, going: _Sweep | None) -> None:
+    """Keep a sweep's place, or forget it. Where two sweeps run, one's place is as good as the other's."""
+    item = room.state.get(names.SYSTEM, _PLACE)
+    action: Action
+    if going is None:
+        if item is None:
+            return
+        action = DeleteIf(names.SYSTEM, _PLACE, item.version)
+    else:
+        place = {"part": going.part, "project": going.project, "after": going.after}
+        old = item.version if item is not None else None
+        action = PutNew(names.SYSTEM, _PLACE, place) if old is None else PutIf(names.SYSTEM, _PLACE, old, place)
+    try:
+        room.state.transact([action])
+    except Conflict:
+        return
 
 
 def _projects(room: Room) -> list[str]:
     return [row.sort.removeprefix("project/") for row in _pages(room, names.SYSTEM, "project/")]
 
 
-def _pages(room: Room, partition: str, prefix: str) -> Iterator[Item]:
-    after: str | None = None
+def _pages(room: Room, partition: str, prefix: str, after: str | None = None) -> Iterator[Item]:
     while page := room.state.query(partition, prefix, after=after, limit=500):
         yield from page
         after = page[-1].sort
@@ -103,26 +195,26 @@ def _delete(room: Room, row: Item) -> int:
     return 1
 
 
-def _remove_orphans(room: Room) -> int:
-    """Remove old objects that nothing names; how many. One owner's objects lie together in key order."""
+def _remove_orphans(room: Room, going: _Sweep) -> bool:
+    """Remove old objects that nothing names; whether it came to its end. One owner's objects lie together in order."""
     grace = workspace.grace_ms(room)
-    removed = 0
     owner = ""
     named: Container[str] | None = None
-    for info in _objects(room):
-        if room.clock() - info.modified * 1000 < grace:
-            continue
-        mine = info.key.rpartition("/")[0]
-        if mine != owner:
-            owner, named = mine, _named(room, mine)
-        if named is not None and info.key not in named:
-            room.objects.delete(info.key)
-            removed += 1
-    return removed
+    for info in _objects(room, going.after):
+        if going.late():
+            return False
+        if room.clock() - info.modified * 1000 >= grace:
+            mine = info.key.rpartition("/")[0]
+            if mine != owner:
+                owner, named = mine, _named(room, mine)
+            if named is not None and info.key not in named:
+                room.objects.delete(info.key)
+                going.objects += 1
+        going.after = info.key
+    return True
 
 
-def _objects(room: Room) -> Iterator[ObjectInfo]:
-    after: str | None = None
+def _objects(room: Room, after: str | None) -> Iterator[ObjectInfo]:
     while page := room.objects.list("p/", after=after):
         yield from page
         after = page[-1].key

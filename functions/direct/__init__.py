@@ -1,0 +1,1 @@
+"""The door of event-driven callers: `{"operation", "credential", "input"}`."""

@@ -1,0 +1,54 @@
+"""One effect for a key, also of the operations that know no key themselves.
+
+`exec.run` and `exec.start` finish the record of a key in the transaction that commits the run. The others here finish
+it right after their own: of a call that was cut between the two, a repeat does the same again with the same input,
+and a file that is written or deleted twice is as after the first time. Reading needs no key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from shared.operations import records
+from shared.operations.base import Call
+from shared.operations.room import Room
+from shared.store.ports import StoreUnavailable
+
+OWN = frozenset(("exec.run", "exec.start"))
+"""They take the key themselves."""
+HERE = frozenset(("files.write", "files.delete", "uploads.create", "uploads.complete"))
+"""They are done once for a key by this module."""
+REPEATABLE = frozenset(
+    (
+        "exec.programmatic",
+        "exec.programmatic_cancel",
+        "files.list",
+        "files.read",
+        "files.stat",
+        "health.get",
+        "runs.get",
+    )
+)
+"""They change nothing: a key is as good as none."""
+
+
+def once(room: Room, call: Call, key: str, asked: dict[str, Any], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The answer of `work`, done once for this key of the caller's project, or the answer that was stored.
+
+    Errors: 409 while another has it in hand; 422 when the key was used for anything but `asked`; those of `work`,
+    after which the key is free again.
+    """
+    begun = records.begin(room, call.project, key, asked)
+    if isinstance(begun, records.Stored):
+        return begun.result
+    with records.in_hand(room, begun):
+        try:
+            answer = work()
+            room.state.transact([records.finished(room, begun, answer)])
+        except BaseException:
+            with contextlib.suppress(StoreUnavailable):
+                records.drop(room, begun)
+            raise
+    return answer

@@ -1,0 +1,1 @@
+"""The scheduled function that removes what is over."""

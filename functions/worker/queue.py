@@ -1,0 +1,45 @@
+"""The run queue on SQS: a message names a queued run and holds nothing else of it.
+
+A message may come twice, or for a run that is not there: the run's record is claimed by compare and swap, so a second
+message finds nothing to do. So a lost answer of SQS is told as it is, and never sent again.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from functions.worker.client import patience
+from shared.store.ports import StoreUnavailable
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+
+class SqsQueue:
+    """The port RunQueue. `url` is the queue's address; the client is made with the first message. Thread-safe."""
+
+    def __init__(self, url: str, client: SQSClient | None = None) -> None:
+        self._url = url
+        self._made = client
+        self._lock = threading.Lock()
+
+    def send(self, message: Mapping[str, str]) -> None:
+        """Queue `{"project", "run_id"}`. Errors: StoreUnavailable; the message may have been queued all the same."""
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+
+        body = json.dumps({"project": message["project"], "run_id": message["run_id"]}, separators=(",", ":"))
+        try:
+            self._client().send_message(QueueUrl=self._url, MessageBody=body)
+        except (BotoCoreError, ClientError) as error:
+            raise StoreUnavailable("queue") from error
+
+    def _client(self) -> SQSClient:
+        with self._lock:
+            if self._made is None:
+                import boto3  # noqa: PLC0415
+
+                self._made = boto3.client("sqs", config=patience())
+            return self._made
