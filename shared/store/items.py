@@ -13,6 +13,7 @@ from typing import Any
 from shared.store.ports import (
     MAX_ITEM_BYTES,
     MAX_TRANSACT,
+    MAX_TRANSACT_BYTES,
     Action,
     Attributes,
     ItemTooLarge,
@@ -42,6 +43,18 @@ def encode(attributes: Attributes) -> str:
     if len(text) > MAX_ITEM_BYTES:
         raise ItemTooLarge(f"an item holds at most {MAX_ITEM_BYTES} bytes, not {len(text)}")
     return text
+
+
+def encode_all(actions: Sequence[Action]) -> list[str]:
+    """The text of each action's attributes, in order; empty for one that puts nothing.
+
+    Errors: as `encode`, and ItemTooLarge above MAX_TRANSACT_BYTES in all.
+    """
+    texts = [encode(action.attributes) if isinstance(action, PutNew | PutIf) else "" for action in actions]
+    total = sum(map(len, texts))
+    if total > MAX_TRANSACT_BYTES:
+        raise ItemTooLarge(f"a transaction puts at most {MAX_TRANSACT_BYTES} bytes, not {total}")
+    return texts
 
 
 def decode(text: object) -> dict[str, Any]:

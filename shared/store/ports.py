@@ -18,6 +18,8 @@ MAX_ITEM_BYTES = 350_000
 """Attributes of one item as compact ASCII JSON (`items.encode`); DynamoDB's own limit is 400 KB with keys."""
 MAX_TRANSACT = 100
 """Actions of one transaction (DynamoDB's limit)."""
+MAX_TRANSACT_BYTES = 3_000_000
+"""Attributes of all items that one transaction puts, as MAX_ITEM_BYTES measures; DynamoDB takes 4 MB, keys too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +91,17 @@ class Conflict(Exception):
 
 
 class StoreUnavailable(Exception):
-    """The store cannot be reached, or answered what cannot be interpreted."""
+    """The store cannot be reached, or answered what cannot be interpreted.
+
+    A write that ends so may have happened, whole, or may not: the store could not be asked which.
+    """
 
 
 class ItemTooLarge(ValueError):
-    """An item above MAX_ITEM_BYTES: a fault of the caller of the port; nothing is written."""
+    """An item above MAX_ITEM_BYTES, or a transaction above MAX_TRANSACT_BYTES: a fault of the caller of the port.
+
+    Nothing is written.
+    """
 
 
 class State(Protocol):
@@ -123,7 +131,8 @@ class State(Protocol):
     def transact(self, actions: Sequence[Action]) -> list[int]:
         """All or nothing. Returns the version of each written item, in order (0 for a delete or a check).
 
-        Errors: Conflict; ItemTooLarge; ValueError for none, more than MAX_TRANSACT, two actions on one item,
+        Errors: Conflict; StoreUnavailable; ItemTooLarge for an item above MAX_ITEM_BYTES or more than
+        MAX_TRANSACT_BYTES in all; ValueError for none, more than MAX_TRANSACT, two actions on one item,
         attributes that are not JSON, a key or an expiry out of range. A fault of the caller comes before a Conflict.
         """
 
@@ -215,13 +224,19 @@ class Objects(Protocol):
         """Size and age, or None."""
 
     def list(self, prefix: str, *, after: str | None = None, limit: int = 1000) -> list[ObjectInfo]:
-        """Objects whose key begins with `prefix`, in bytewise order; `after` is exclusive, `limit` 1 to 1,000."""
+        """Objects whose key begins with `prefix`, in bytewise order; `after` is exclusive, `limit` 1 to 1,000.
+
+        `sha256` may be None where `head` gives it.
+        """
 
     def delete(self, key: str) -> None:
         """Delete; a missing one is fine. Only the janitor calls it."""
 
     def delete_prefix(self, prefix: str) -> int:
-        """Delete all that begin with `prefix`, which ends with `/`; how many. Only the janitor calls it."""
+        """Delete all that begin with `prefix`, which ends with `/`; how many. Only the janitor calls it.
+
+        Deletions that race may each count an object that they both found.
+        """
 
     def grant_read(self, key: str, *, seconds: int) -> Grant:
         """Leave for an executor to read one object."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from shared.store.ports import Action, Conflict, Objects, PutIf, PutNew, State
 
-from .adapters import ADAPTERS, create
+from .adapters import ADAPTERS, create, environment
 
 WRITERS = 3
 ITEMS = 6
@@ -26,19 +26,19 @@ OBJECT_BYTES = 300_000
 
 def _command(adapter: str, folder: Path, work: str, number: int) -> tuple[list[str], dict[str, str]]:
     arguments = [sys.executable, "-m", f"{__package__}.children", adapter, str(folder), work, str(number)]
-    return arguments, {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return arguments, {**os.environ, **environment(adapter), "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def output(adapter: str, folder: Path, work: str, number: int) -> str:
     """What a child says that comes to its end by itself."""
-    arguments, environment = _command(adapter, folder, work, number)
-    return subprocess.run(arguments, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+    arguments, variables = _command(adapter, folder, work, number)
+    return subprocess.run(arguments, env=variables, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
 
 
 def killed(adapter: str, folder: Path, work: str, number: int, *, lines: int, seconds: float) -> list[str]:
     """What a child had said when it was killed: `seconds` after its line number `lines`."""
-    arguments, environment = _command(adapter, folder, work, number)
-    with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE) as child:
+    arguments, variables = _command(adapter, folder, work, number)
+    with subprocess.Popen(arguments, env=variables, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         watch = threading.Timer(30, child.kill)
         watch.start()

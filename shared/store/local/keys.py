@@ -10,18 +10,10 @@ most. A dot is in no key, so the three kinds, temporary files and foreign files 
 
 from __future__ import annotations
 
-import re
+from shared.store.names import check_key, is_key
 
-MAX_KEY = 512
-"""Characters of a key."""
 FILE, FOLDER, CHUNK = ".o", ".d", ".c"
 _CHUNK = 200
-_KEY = re.compile(r"[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+)*", re.ASCII)
-
-
-def is_key(key: str) -> bool:
-    """Whether the text is a key: segments of `[A-Za-z0-9_-]` joined by `/`, at most 512 characters."""
-    return len(key) <= MAX_KEY and _KEY.fullmatch(key) is not None
 
 
 def _segment(segment: str, end: str) -> str:
@@ -34,9 +26,7 @@ def _segment(segment: str, end: str) -> str:
 
 def file_of(key: str) -> str:
     """The relative path of a key's file. ValueError for what is not a key."""
-    if not is_key(key):
-        raise ValueError("not an object key")
-    *folders, last = key.split("/")
+    *folders, last = check_key(key).split("/")
     return "/".join([*(_segment(folder, FOLDER) for folder in folders), _segment(last, FILE)])
 
 

@@ -22,6 +22,7 @@ from types import TracebackType
 from shared.executor import filegrant
 from shared.store.items import check_limit
 from shared.store.local import keys
+from shared.store.names import is_key
 from shared.store.ports import (
     DigestMismatch,
     Grant,
@@ -163,7 +164,7 @@ class FileObjects:
         """As the port says; the file is open when this returns. Errors: also ValueError for a negative number."""
         if start < 0 or (length is not None and length < 0):
             raise ValueError("start and length are not negative")
-        if not keys.is_key(key):
+        if not is_key(key):
             raise ObjectMissing
         with _errors():
             try:
@@ -173,7 +174,7 @@ class FileObjects:
 
     def head(self, key: str) -> ObjectInfo | None:
         """As the port says; with the digest, but of an object that an executor created."""
-        return self._info(key, self._path(key)) if keys.is_key(key) else None
+        return self._info(key, self._path(key)) if is_key(key) else None
 
     def list(self, prefix: str, *, after: str | None = None, limit: int = 1000) -> list[ObjectInfo]:
         """As the port says. Errors: also ValueError for a limit out of range."""
@@ -190,7 +191,7 @@ class FileObjects:
 
     def delete(self, key: str) -> None:
         """As the port says. Folders that it leaves empty go too."""
-        if not keys.is_key(key):
+        if not is_key(key):
             return
         path = self._path(key)
         with _errors(), contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -201,7 +202,7 @@ class FileObjects:
         """As the port says; what executors are writing there goes too. ValueError without a `/` at the end."""
         if not prefix.endswith("/"):
             raise ValueError("the prefix of a deletion ends with /")
-        if not keys.is_key(prefix[:-1]):
+        if not is_key(prefix[:-1]):
             return 0
         folder = os.path.join(self._keys, keys.folder_of(prefix))
         count = 0
@@ -218,7 +219,7 @@ class FileObjects:
 
     def grant_read(self, key: str, *, seconds: int) -> Grant:
         """A `file:` grant (see `shared.executor.filegrant`). Errors: ObjectMissing for what is not a key."""
-        if not keys.is_key(key):
+        if not is_key(key):
             raise ObjectMissing
         return Grant("GET", f"file:{self._path(key)}", int(time.time()) + seconds)
 
@@ -261,7 +262,7 @@ class FileObjects:
     def _walk(self, prefix: str, after: str) -> Iterator[tuple[str, str]]:
         """Keys with their paths, in order: those that begin with `prefix` and come after `after`."""
         base = prefix[: prefix.rfind("/") + 1]
-        if base and not keys.is_key(base[:-1]):
+        if base and not is_key(base[:-1]):
             return
         stack = [(base, os.path.join(self._keys, keys.folder_of(base)) if base else self._keys, False)]
         while stack:

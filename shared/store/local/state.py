@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from shared.store.items import check_actions, check_limit, decode, encode, key_bytes
+from shared.store.items import check_actions, check_limit, decode, encode_all, key_bytes
 from shared.store.ports import Action, Check, Conflict, DeleteIf, Item, Loss, PutIf, PutNew, StoreUnavailable
 
 SCHEMA = 1
@@ -115,7 +115,7 @@ class SqliteState:
     def transact(self, actions: Sequence[Action]) -> list[int]:
         """As the port says. Also ValueError for a key or an expiry that `items.check_actions` refuses."""
         check_actions(actions)
-        texts = [encode(action.attributes) if isinstance(action, PutNew | PutIf) else "" for action in actions]
+        texts = encode_all(actions)
         with self._transaction() as db:
             losses = [
                 Loss(index, _item(db, action.partition, action.sort))
