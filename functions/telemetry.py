@@ -216,21 +216,27 @@ class EmfMetrics:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
 
-    def run(self, *, lang: str, outcome: str, ms: Mapping[str, float], bytes_in: int, bytes_out: int) -> None:
-        """A run has ended: `ms` by phase; `bytes_in` went to the program, `bytes_out` came from it."""
+    def run(self, *, lang: str, outcome: str, ms: Mapping[str, int], bytes_in: int, bytes_out: int) -> None:
+        """See RunMetrics.run. Nothing of a run depends on its being counted."""
+        try:
+            self._run(lang, outcome, ms, {"bytes_in": bytes_in, "bytes_out": bytes_out})
+        except Exception as error:
+            REQUESTS.error("a run was not counted: %s", type(error).__name__)
+
+    def _run(self, lang: str, outcome: str, ms: Mapping[str, int], sizes: Mapping[str, int]) -> None:
         ended = outcome if outcome in OUTCOMES or outcome in _ERRORS else OTHER
         runs = _metrics()
         runs.add_dimension("lang", lang if lang in LANGS else OTHER)
         runs.add_dimension("outcome", ended)
         runs.add_dimensions(outcome=ended)
         runs.add_metric("runs", "Count", 1)
-        sizes = _metrics()
+        amounts = _metrics()
         for phase, taken in list(ms.items())[:16]:
             if _PHASE.fullmatch(phase):
-                sizes.add_metric(f"run_ms_{phase}", "Milliseconds", round(float(taken), 1))
-        sizes.add_metric("bytes_in", "Bytes", bytes_in)
-        sizes.add_metric("bytes_out", "Bytes", bytes_out)
-        self._write(runs, sizes)
+                amounts.add_metric(f"run_ms_{phase}", "Milliseconds", taken)
+        for name, size in sizes.items():
+            amounts.add_metric(name, "Bytes", size)
+        self._write(runs, amounts)
 
     def gauges(self, **values: tuple[str, float]) -> None:
         """Other values of ours: a name with its unit and value."""

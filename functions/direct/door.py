@@ -15,7 +15,7 @@ from typing import Any
 
 from functions.api.access import unexpected
 from functions.api.mcp_schema import clean
-from functions.direct.once import HERE, once
+from functions.direct.once import KEYED, once
 from shared.errors import Code, Failure, invalid
 from shared.identity import Caller
 from shared.operations.admission import Credentials, admit
@@ -109,7 +109,7 @@ def _ask(room: Room, event: dict[Any, Any], key: str | None, answer: Answer) -> 
     def work() -> Any:
         return clean(named.run(room, call, parsed).model_dump(mode="json", by_alias=True))
 
-    if call.idempotency_key is not None and named.name in HERE:
+    if call.idempotency_key is not None and named.name in KEYED:
         body = once(room, call, call.idempotency_key, {"how": named.name, **parsed.model_dump()}, work)
     else:
         body = work()

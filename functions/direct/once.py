@@ -18,7 +18,7 @@ from shared.store.ports import StoreUnavailable
 
 OWN = frozenset(("exec.run", "exec.start"))
 """They take the key themselves."""
-HERE = frozenset(("files.write", "files.delete", "uploads.create", "uploads.complete"))
+KEYED = frozenset(("files.write", "files.delete", "uploads.create", "uploads.complete"))
 """They are done once for a key by this module."""
 REPEATABLE = frozenset(
     (
