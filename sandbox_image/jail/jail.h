@@ -150,7 +150,10 @@ struct memory_watch {
     int64_t due; /* ns */
     const struct list *tmpfs; /* paths as the program sees them */
     struct process_list tree;
+    bool sole;      /* the tmpfs are the machine's, and this run is alone on them */
+    int64_t before; /* bytes that they held then */
 };
+void memory_begin(struct memory_watch *watch, bool sole);
 bool memory_over(struct memory_watch *watch, pid_t root);
 
 /* watch.c */
@@ -186,7 +189,7 @@ bool limit_apply(const struct limit *limit);
 bool landlock_apply(const struct list *read_only, const struct list *read_write);
 
 /* filter_rules.c, filter.c */
-enum { FILTER_ROOM = 2048 };
+enum { FILTER_ROOM = 4096 }; /* the kernel takes no more */
 struct sock_filter;
 size_t filter_build(const pid_t *protected_pids, size_t count, bool own_namespace, struct sock_filter *to);
 bool filter_apply(const pid_t *protected_pids, size_t count, bool own_pid_namespace);
@@ -209,7 +212,7 @@ int enter_main(int argc, char **argv);
 int probe_main(int argc, char **argv);
 
 /* probe_*.c: each returns true when its attack succeeded */
-bool probe_clean(void);
+bool probe_clean(char **pids);
 bool probe_filter(void);
 
 #endif

@@ -77,15 +77,41 @@ static int64_t tmpfs_of(const struct list *paths, pid_t pid) {
     return total;
 }
 
+/* The same where the run has no mount namespace but is alone on the machine's tmpfs. */
+static int64_t tmpfs_here(const struct list *paths) {
+    int64_t total = 0;
+    for (size_t i = 0; i < paths->count; i++) {
+        struct statfs info;
+        if (statfs(paths->item[i], &info) == 0 && info.f_type == TMPFS_MAGIC) {
+            total += (int64_t)(info.f_blocks - info.f_bfree) * info.f_bsize;
+        }
+    }
+    return total;
+}
+
+/* Says what the tmpfs of a run that is alone hold before it begins: that is not its own. */
+void memory_begin(struct memory_watch *watch, bool sole) {
+    watch->sole = sole;
+    watch->before = sole ? tmpfs_here(watch->tmpfs) : 0;
+}
+
+static int64_t tmpfs_sum(const struct memory_watch *watch) {
+    if (watch->tmpfs->count == 0) {
+        return 0;
+    }
+    if (watch->sole) {
+        int64_t more = tmpfs_here(watch->tmpfs) - watch->before;
+        return more > 0 ? more : 0;
+    }
+    return watch->tree.count > 0 ? tmpfs_of(watch->tmpfs, watch->tree.item[watch->tree.count - 1].pid) : 0;
+}
+
 /* True: the descendants of root hold more than the limit. Says when to look next. */
 bool memory_over(struct memory_watch *watch, pid_t root) {
     int64_t begin = now_ns();
     tree_walk(root, &watch->tree);
     int64_t total = sum(&watch->tree, quick);
-    int64_t tmpfs = 0;
-    if (watch->tree.count > 0 && watch->tmpfs->count > 0) {
-        tmpfs = tmpfs_of(watch->tmpfs, watch->tree.item[watch->tree.count - 1].pid);
-    }
+    int64_t tmpfs = tmpfs_sum(watch);
     if (total + tmpfs > watch->limit) {
         total = sum(&watch->tree, exact);
     }

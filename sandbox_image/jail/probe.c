@@ -40,8 +40,7 @@ static bool exists(const char *dir, const char *name) {
 }
 
 static int clean(char **argument) {
-    (void)argument;
-    return outcome(probe_clean());
+    return outcome(probe_clean(argument));
 }
 
 static int filter(char **argument) {
@@ -104,8 +103,10 @@ static int memory(char **argument) {
     return 0;
 }
 
+/* Some machines have no /dev/shm. */
 static int wipe_leave(char **argument) {
-    return create("/tmp", argument[0]) && create("/dev/shm", argument[0]) ? 0 : EXIT_BROKEN;
+    bool shared = create("/dev/shm", argument[0]) || errno == ENOENT || errno == EROFS || errno == EACCES;
+    return create("/tmp", argument[0]) && shared ? 0 : EXIT_BROKEN;
 }
 
 static int wipe_look(char **argument) {
@@ -134,7 +135,7 @@ int probe_main(int argc, char **argv) {
             return known[i].run(argv + 1);
         }
     }
-    fputs("usage: jail probe clean|filter|reap-daemon FILE|paths DIR|namespaces PID [FILE]|memory BYTES|"
+    fputs("usage: jail probe clean [PID …]|filter|reap-daemon FILE|paths DIR|namespaces PID [FILE]|memory BYTES|"
           "network PORT|wipe-leave NAME|wipe-look NAME\n",
           stderr);
     return EXIT_USAGE;

@@ -84,7 +84,10 @@ _Noreturn void program_run(const struct enter_options *options, char **argv, enu
         fail("cwd");
     }
     apply_limits(options);
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+    /* Where the machine refuses this (as AWS Lambda does) the two layers that stand on it are refused too; a program
+     * that was to have neither starts all the same. */
+    bool needed = options->filter != 0 || options->landlock_ro.count + options->landlock_rw.count > 0;
+    if ((prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 && needed) || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
         fail("privileges");
     }
     if (!landlock_apply(&options->landlock_ro, &options->landlock_rw)) {

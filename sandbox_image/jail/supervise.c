@@ -20,7 +20,7 @@ static const int64_t grace_ns = 50 * 1000000;
 
 struct options {
     long long status_fd, control_fd, uid, gid, wall_ms, memory, watch_bytes, watch_entries;
-    long long reap, reap_ms, dumpable, clean, keep_cgroup, exclusive_uid;
+    long long reap, reap_ms, dumpable, clean, keep_cgroup, exclusive_uid, sole;
     const char *cgroup, *watch_dir;
     struct list tmpfs;
     char **argv;
@@ -50,6 +50,7 @@ static void parse(struct options *options, int argc, char **argv) {
         {"cgroup", OPTION_TEXT, &options->cgroup},
         {"keep-cgroup", OPTION_NUMBER, &options->keep_cgroup},
         {"tmpfs", OPTION_LIST, &options->tmpfs},
+        {"sole", OPTION_NUMBER, &options->sole},
         {"watch-dir", OPTION_TEXT, &options->watch_dir},
         {"watch-bytes", OPTION_NUMBER, &options->watch_bytes},
         {"watch-entries", OPTION_NUMBER, &options->watch_entries},
@@ -271,6 +272,7 @@ static void prepare(struct run *run) {
         }
     } else {
         run->memory.limit = options->memory;
+        memory_begin(&run->memory, options->sole != 0);
     }
     if (options->watch_dir != NULL) {
         run->watch = watch_open(options->watch_dir, options->watch_bytes, options->watch_entries);

@@ -17,10 +17,12 @@ import os
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from sandbox_image.runner.snapshot import Snapshot
 from sandbox_image.runner.sync import Owner, empty
 from sandbox_image.runner.tree import DIR_FLAGS, remove
+from sandbox_image.runner.wipe import wipe
 
 _ENTRY_BYTES = 16 << 10
 """What one entry counts beside its bytes: it costs memory and an inode."""
@@ -59,19 +61,21 @@ class Held:
         """The folder that stands for /tmp where there is no mount namespace."""
         return f"{self.folder}/scratch"
 
-    def make_scratch(self) -> None:
-        """Make it, for one run."""
-        os.mkdir(self.scratch, 0o700)
-        if self.owner is not None:
-            os.chown(self.scratch, self.owner.uid, self.owner.gid)
 
-    def remove_scratch(self) -> None:
-        """Remove it with all that it holds."""
-        fd = os.open(self.folder, DIR_FLAGS)
-        try:
-            remove(fd, "scratch")
-        finally:
-            os.close(fd)
+class Folders(Protocol):
+    """Hands out folders; thread-safe."""
+
+    def take(self, name: str) -> Held:
+        """The folder of `name`. Errors: NoFolder, OSError."""
+
+    def prepare(self, held: Held) -> None:
+        """Make what a program needs beside its workspace. Errors: OSError."""
+
+    def settle(self, held: Held) -> None:
+        """Take it away again with all that the program left elsewhere, before anything of the run is looked at."""
+
+    def give_back(self, held: Held) -> None:
+        """End the use."""
 
 
 class Holder:
@@ -107,6 +111,22 @@ class Holder:
                 return held
             slot = self._slot()
         return self._new(name, slot)
+
+    def prepare(self, held: Held) -> None:
+        """Make the scratch folder, which a program without a mount namespace uses."""
+        os.mkdir(held.scratch, 0o700)
+        if held.owner is not None:
+            os.chown(held.scratch, held.owner.uid, held.owner.gid)
+
+    def settle(self, held: Held) -> None:
+        """Remove it, and what the folder's user left in shared folders."""
+        fd = os.open(held.folder, DIR_FLAGS)
+        try:
+            remove(fd, "scratch")
+        finally:
+            os.close(fd)
+        if held.owner is not None and not wipe(held.owner.uid):
+            held.dirty_user = True
 
     def give_back(self, held: Held) -> None:
         """End the use. Kept only if its content is known, its user clean, and no other has its name by now."""

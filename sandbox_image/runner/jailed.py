@@ -46,7 +46,8 @@ class Bounds:
 class Job:
     """One program to start. `compile` is empty for an interpreted one. Paths are the host's.
 
-    `uid` is None where the runner is not root: the program then has the runner's own user.
+    `uid` is None where the runner is not root: the program then has the runner's own user, and `guarded` are the
+    processes and threads that the filter guards from it. `sole`: /tmp and /dev/shm are this run's alone.
     """
 
     name: str
@@ -60,6 +61,8 @@ class Job:
     bounds: Bounds
     layers: frozenset[str]
     folders: Sequence[str] = field(default=())
+    guarded: Sequence[int] = field(default=())
+    sole: bool = False
 
 
 def chain(machine: Machine, job: Job, status_fd: int, control_fd: int) -> list[str]:
@@ -80,8 +83,8 @@ def _supervise(machine: Machine, job: Job, status_fd: int, control_fd: int) -> l
         command += ["--memory", str(bounds.memory_bytes)]
         if machine.cgroups is not None:
             command += ["--cgroup", f"{machine.cgroups}/{job.name}"]
-        if "namespaces" in layers:
-            command += ["--tmpfs", "/tmp", "--tmpfs", "/dev/shm"]
+        if "namespaces" in layers or job.sole:
+            command += ["--tmpfs", "/tmp", "--tmpfs", "/dev/shm", "--sole", str(int(job.sole))]
     if bounds.workspace_bytes:
         command += ["--watch-dir", job.workspace, "--watch-bytes", str(bounds.workspace_bytes)]
         command += ["--watch-entries", str(bounds.workspace_entries)]
@@ -121,10 +124,15 @@ def _enter(machine: Machine, job: Job) -> list[str]:
         "nproc": bounds.processes, "nofile": bounds.open_files, "fsize": bounds.file_bytes,
         "cpu": seconds, "core": 0, "memlock": 0,
     }  # fmt: skip
+    if not inside:
+        limits["msgqueue"] = 0  # a queue would outlive the run
     for resource, most in limits.items():
         command += ["--rlimit", f"{resource}={most}"]
     if "filter" not in layers:
         command += ["--filter", "0"]
+    elif not inside:
+        for number in job.guarded:
+            command += ["--protect", str(number)]
     if "clean" not in layers:
         command += ["--clean", "0"]
     if "paths" in layers:
@@ -137,6 +145,8 @@ def _enter(machine: Machine, job: Job) -> list[str]:
 def _landlock(machine: Machine, job: Job, inside: bool) -> list[str]:
     if inside:
         readable, writable = ["/"], ["/mnt/data", "/workspace", "/tmp", "/dev"]
+    elif job.sole:
+        readable, writable = ["/"], [job.workspace, job.scratch, "/dev"]
     else:
         readable, writable = [*_SYSTEM, machine.jail, job.program], [job.workspace, job.scratch, "/dev/null"]
     command: list[str] = []

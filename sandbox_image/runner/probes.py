@@ -10,12 +10,12 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from threading import Thread
 
 from sandbox_image.runner import process
-from sandbox_image.runner.holder import Held, Holder, NoFolder
+from sandbox_image.runner.holder import Folders, Held, NoFolder
 from sandbox_image.runner.jailed import INSIDE_JAIL, LAYERS, Bounds, Job, Machine, chain
 from sandbox_image.runner.output import Stream
 from sandbox_image.runner.station import living
@@ -42,9 +42,12 @@ class ProbeBroken(Exception):
     """A probe did not reach its attack."""
 
 
-def probe_all(machine: Machine, holder: Holder) -> dict[str, Shown]:
-    """Probe every layer; about a second. Never raises: a broken probe is a layer that is not active."""
-    bench = Bench(machine, holder)
+def probe_all(machine: Machine, holder: Folders, guarded: Sequence[str] = ()) -> dict[str, Shown]:
+    """Probe every layer; about a second. Never raises: a broken probe is a layer that is not active.
+
+    `guarded` are processes that no program may read, beside those of its chain.
+    """
+    bench = Bench(machine, holder, guarded)
     shown = {"namespaces": bench.show("namespaces")}
     if not shown["namespaces"].usable:
         bench.base = _PLAIN
@@ -63,13 +66,14 @@ def probe_all(machine: Machine, holder: Holder) -> dict[str, Shown]:
 class Bench:
     """Runs attacks in chains of chosen layers, in a folder and under a user of their own. `base`: layers of all."""
 
-    def __init__(self, machine: Machine, holder: Holder) -> None:
+    def __init__(self, machine: Machine, holder: Folders, guarded: Sequence[str] = ()) -> None:
         self._machine = machine
         self._holder = holder
+        self._guarded = guarded
         self.base = _PLAIN | {"namespaces"}
 
     def show(self, name: str) -> Shown:
-        """Attack with the layer on and with it off, at the same time."""
+        """Attack with the layer on and with it off, at the same time unless one would wipe what the other left."""
         results: dict[bool, bool | str] = {}
 
         def arm(on: bool) -> None:
@@ -81,6 +85,8 @@ class Bench:
 
         other = Thread(target=arm, args=(False,), daemon=True)
         other.start()
+        if name == "wipe" and "namespaces" not in self.base:
+            other.join(30)
         arm(True)
         other.join(30)
         through, without = results[True], results.get(False, "it did not end")
@@ -122,7 +128,7 @@ class Bench:
             return self._survives(held, bare, on=on)
         if name == "wipe":
             return self._left_behind(held, on=on)
-        return self._attack(held, layers, name) == _SUCCEEDED
+        return self._attack(held, layers, name, *(self._guarded if name == "clean" else ())) == _SUCCEEDED
 
     def _survives(self, held: Held, layers: frozenset[str], *, on: bool) -> bool:
         """Whether a daemon lives on behind the answer: it is there at once, or does its work later."""
@@ -143,6 +149,8 @@ class Bench:
         self._attack(held, layers, "wipe-leave", name)
         if on and not own and held.owner is not None:
             wipe(held.owner.uid)
+        elif on and not own:
+            self._holder.settle(held)
         return self._attack(held, layers, "wipe-look", name) == _SUCCEEDED
 
     def _attack(self, held: Held, layers: frozenset[str], *arguments: str, memory: int = 1 << 30) -> int | None:

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import select
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -83,7 +84,12 @@ def start(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Started:
 
 
 def listen(
-    started: Started, out: Stream, err: Stream, flood_bytes: int, over: Callable[[], None] = lambda: None
+    started: Started,
+    out: Stream,
+    err: Stream,
+    flood_bytes: int,
+    over: Callable[[], None] = lambda: None,
+    patience_s: float | None = None,
 ) -> dict[str, Any]:
     """Drain both streams and wait for the line of result; closes all descriptors and reaps the supervisor.
 
@@ -91,6 +97,7 @@ def listen(
 
     A stream above `flood_bytes` stops the program. When the result is known every process is gone, so the streams
     are at their end; a short grace bounds the wait where the supervisor could not end them all.
+    `patience_s` bounds it all where a program may stop its supervisor, which is then killed.
     Errors: ChainFailed, for a supervisor that ended without a line.
     """
     line = bytearray()
@@ -101,7 +108,7 @@ def listen(
         os.set_blocking(fd, False)
         poll.register(fd, select.POLLIN)
     flooded = False
-    deadline: float | None = None
+    deadline = None if patience_s is None else time.monotonic() + patience_s
     try:
         while waiting and (ready := _ready(poll, deadline)):
             for fd in ready:
@@ -120,6 +127,8 @@ def listen(
                         started.tell(FLOOD)
     finally:
         over()
+        if patience_s is not None and started.status in waiting:
+            os.kill(started.pid, signal.SIGKILL)
         close(started)
     return _result(bytes(line))
 

@@ -9,19 +9,22 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from threading import Event, Lock
 from typing import Any
 
 from sandbox_image.runner import collect, process, program, snapshot, stop_lines
 from sandbox_image.runner.grants import GrantFailed
-from sandbox_image.runner.holder import Held, Holder, NoFolder
+from sandbox_image.runner.holder import Folders, Held, NoFolder
 from sandbox_image.runner.jailed import PROGRAM, SCRATCH, WORKSPACE, Bounds, Job, Machine, chain
 from sandbox_image.runner.output import Stream, with_lines
 from sandbox_image.runner.sync import SyncFailed, sync
 from sandbox_image.runner.tree import NEW_FLAGS
-from sandbox_image.runner.wipe import wipe
 from shared.executor.wire import RunAnswer, RunLimits, RunRequest
+
+_LEAST_MS = 50
+_REAP_S = 12.0
 
 
 class RunFailed(Exception):
@@ -57,15 +60,21 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """What runs share. `layers` are those that are applied."""
+    """What runs share. `layers` are those that are applied.
+
+    `sole` is set where the runner and its one program at a time have one user and no namespaces, and says where a
+    program sees its source, its scratch space and its workspace; `guarded` are then the ids that the filter guards.
+    """
 
     machine: Machine
-    holder: Holder
+    holder: Folders
     layers: frozenset[str]
     languages: program.Toolchains
+    sole: program.Places | None = None
+    guarded: Callable[[], Sequence[int]] = tuple
 
-    def run(self, request: RunRequest, cancel: Cancel) -> RunAnswer:
-        """Run one program. Errors: RunFailed."""
+    def run(self, request: RunRequest, cancel: Cancel, end: float | None = None) -> RunAnswer:
+        """Run one program, which ends before `end` (monotonic clock). Errors: RunFailed, and the folders' own."""
         begin = time.monotonic()
         try:
             held, before = self._restored(request)
@@ -74,7 +83,7 @@ class Runner:
         except (SyncFailed, GrantFailed, OSError) as error:
             raise RunFailed("broken", f"the workspace could not be restored: {type(error).__name__}") from error
         try:
-            answer, held.present = self._held(request, cancel, held, before, begin)
+            answer, held.present = self._held(request, cancel, held, before, begin, end)
         except (GrantFailed, OSError, UnicodeError) as error:
             raise RunFailed("broken", type(error).__name__) from error
         finally:
@@ -102,20 +111,31 @@ class Runner:
         raise SyncFailed("never reached")
 
     def _held(
-        self, request: RunRequest, cancel: Cancel, held: Held, before: snapshot.Snapshot, begin: float
+        self,
+        request: RunRequest,
+        cancel: Cancel,
+        held: Held,
+        before: snapshot.Snapshot,
+        begin: float,
+        end: float | None,
     ) -> tuple[RunAnswer, snapshot.Snapshot | None]:
         limits = request.limits
         if missing := self.languages.missing(request.lang):
             return _missing(request, missing), before
         restored = time.monotonic()
+        if end is not None:
+            limits = replace(limits, wall_ms=min(limits.wall_ms, int((end - restored) * 1000)))
+        if limits.wall_ms < min(_LEAST_MS, request.limits.wall_ms):
+            raise RunFailed("timeout", "no time is left to run a program")
         started_ns = time.time_ns()
         out, err = Stream(limits.stdout_bytes), Stream(limits.stderr_bytes)
-        status = self._program(request, cancel, held, out, err)
+        status = self._program(replace(request, limits=limits), cancel, held, out, err)
         ended = time.monotonic()
         if status.get("reason") == "start":
             raise RunFailed("unavailable", str(status.get("error")))
         if not status.get("clean"):
             held.dirty_user = True
+        os.fchmod(held.fd, 0o755)
         after = snapshot.take(held.fd, _reach(limits), before.records, started_ns)
         owner = None if held.owner is None else held.owner.uid
         kept = collect.collect(
@@ -152,33 +172,39 @@ class Runner:
         uid = None if held.owner is None else held.owner.uid
         places = program.Places(PROGRAM, SCRATCH, WORKSPACE)
         if not inside:
-            places = program.Places(held.program, held.scratch, held.path)
+            places = self.sole or program.Places(held.program, held.scratch, held.path)
         plan = self.languages.plan(request.lang, request.args, places)
         file = f"{held.program}/{self.languages.source(request.lang)}"
         try:
-            _write(file, request.code.encode("utf-8"))
             if not inside:
-                held.make_scratch()
+                self.holder.prepare(held)
+            _write(file, request.code.encode("utf-8"))
             job = Job(
                 name=os.urandom(12).hex(),
                 command=plan.command,
                 compile=plan.compile,
-                env=plan.env,
+                # A shell names its folder by this as long as it leads there.
+                env={**plan.env, "PWD": places.workspace} if self.sole else plan.env,
                 workspace=held.path,
                 program=held.program,
-                scratch=held.scratch,
+                scratch=places.scratch if self.sole else held.scratch,
                 uid=uid,
                 bounds=_bounds(request.limits),
                 layers=self.layers,
                 folders=plan.folders,
+                guarded=self.guarded(),
+                sole=self.sole is not None,
             )
             try:
                 started = process.start(chain(self.machine, job, process.STATUS_FD, process.CONTROL_FD))
             except process.ChainFailed as error:
                 raise RunFailed("unavailable", str(error)) from error
             cancel.attach(started)
+            patience = request.limits.wall_ms / 1000 + _REAP_S if self.sole else None
             try:
-                return process.listen(started, out, err, request.limits.flood_bytes, lambda: cancel.attach(None))
+                return process.listen(
+                    started, out, err, request.limits.flood_bytes, lambda: cancel.attach(None), patience
+                )
             except process.ChainFailed as error:
                 held.dirty_user = True
                 raise RunFailed("broken", str(error)) from error
@@ -186,13 +212,11 @@ class Runner:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(file)
             if not inside:
-                held.remove_scratch()
-                if uid is not None and not wipe(uid):
-                    held.dirty_user = True
+                self.holder.settle(held)
 
 
 def _write(path: str, code: bytes) -> None:
-    """Write the program, which only root may change. Every folder on the way is root's own."""
+    """Write the program; where the runner is root, only root may change it, and every folder on the way is root's."""
     fd = os.open(path, NEW_FLAGS, 0o444)
     with os.fdopen(fd, "wb") as file:
         file.write(code)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sandbox_image.runner.tree import DIR_FLAGS, FILE_FLAGS, Climber
+from sandbox_image.runner.tree import FILE_FLAGS, Climber, close_folder, open_folder, open_to_read
 from shared.executor.wire import Entry, Kind
 
 RACY_NS = 20_000_000
@@ -128,7 +128,7 @@ class _Walk:
     def _descend(self, folder: int, name: str, path: str, used: int, depth: int) -> None:
         found = self.found
         try:
-            fd = os.open(name, DIR_FLAGS, dir_fd=folder)
+            fd, mode = open_folder(folder, name)
         except OSError:
             found.unkept.append((path, "the folder cannot be read"))
             found.complete = False
@@ -139,7 +139,7 @@ class _Walk:
             else:
                 found.complete = False
         finally:
-            os.close(fd)
+            close_folder(fd, mode)
 
     def _full(self, path: str) -> bool:
         found = self.found
@@ -197,17 +197,19 @@ def _record(folder: int, name: str, status: os.stat_result, device: int) -> Reco
     return record
 
 
-def open_file(climber: Climber, path: str, record: Record) -> int:
-    """Open a regular file to read, if it is still the one of `record`. Errors: Changed."""
+def open_file(climber: Climber, path: str, record: Record) -> tuple[int, Record]:
+    """Open a regular file to read, if it is still the one of `record`; what it is while it is open. Errors: Changed."""
     try:
         parent, name = climber.parent(path)
-        fd = os.open(name, FILE_FLAGS, dir_fd=parent)
+        fd, moved = open_to_read(parent, name, FILE_FLAGS)
     except OSError as error:
         raise Changed(path) from error
+    if moved:
+        record = record._replace(ctime_ns=os.fstat(fd).st_ctime_ns)
     if not _still(fd, record):
         os.close(fd)
         raise Changed(path)
-    return fd
+    return fd, record
 
 
 def _still(fd: int, record: Record) -> bool:
@@ -231,7 +233,7 @@ def digest(climber: Climber, path: str, record: Record) -> str:
 
 def pieces(climber: Climber, path: str, record: Record) -> Iterator[bytes]:
     """The bytes of a file, exactly `record.size` of them. Errors: Changed, before the first piece or after the last."""
-    fd = open_file(climber, path, record)
+    fd, record = open_file(climber, path, record)
     try:
         left = record.size
         while left:

@@ -13,6 +13,7 @@ import os
 import signal
 import time
 
+from sandbox_image.runner.strangers import look
 from sandbox_image.runner.wipe import wipe
 
 UID_BASE, BLOCK, BLOCKS = 40_000, 256, 64
@@ -96,20 +97,9 @@ def clear_users(first: int) -> bool:
 
 def living(first: int, count: int = 1) -> list[int]:
     """Processes of the users `first` to `first + count - 1`. One that ended and waits for its parent is none."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError):
-                if first <= _owner(name) < first + count:
-                    found.append(int(name))
-    return found
-
-
-def _owner(pid: str) -> int:
-    """The user of a process; -1 for a zombie, which is gone but for its parent's look."""
-    with open(f"/proc/{pid}/status", "rb") as file:
-        fields = dict(line.split(b":", 1) for line in file.read().splitlines() if b":" in line)
-    return -1 if fields[b"State"].strip()[:1] in b"ZX" else int(fields[b"Uid"].split()[0])
+    users = range(first, first + count)
+    seen = {int(name): look(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+    return [pid for pid, process in seen.items() if process is not None and any(u in users for u in process.users)]
 
 
 def open_cgroups(first: int) -> str | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from sandbox_image.runner.grants import GrantFailed, read
 from sandbox_image.runner.snapshot import Bounds, Record, Snapshot, take
-from sandbox_image.runner.tree import DIR_FLAGS, FILE_FLAGS, NEW_FLAGS, Climber, remove
+from sandbox_image.runner.tree import DIR_FLAGS, FILE_FLAGS, NEW_FLAGS, Climber, open_folder, open_to_read, remove
 from shared.executor.wire import Entry
 
 _RANGE = 8 << 20
@@ -193,7 +193,8 @@ def _dress(root: int, entry: Entry) -> None:
 def _dress_at(parent: int, name: str, entry: Entry) -> None:
     """Give mode and time. Folders and files by descriptor: chmod by name would follow a link."""
     if entry.kind in ("dir", "file"):
-        fd = os.open(name, DIR_FLAGS if entry.kind == "dir" else FILE_FLAGS, dir_fd=parent)
+        is_folder = entry.kind == "dir"
+        fd, _ = open_folder(parent, name) if is_folder else open_to_read(parent, name, FILE_FLAGS)
         try:
             os.fchmod(fd, entry.mode & 0o777)
             os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns))

@@ -1,6 +1,8 @@
 """Folders by descriptor: every step is openat with O_NOFOLLOW, so a link that a program left is never followed.
 
-A path never reaches the kernel whole: a workspace path may be longer than PATH_MAX.
+A path never reaches the kernel whole: a workspace path may be longer than PATH_MAX. A runner that is not root shares
+its user with the programs, and is kept out of a folder or file by its mode as they are: it opens the mode for the time
+of its look. No program runs meanwhile.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ class Climber:
         self._root = root
         self._names: list[str] = []
         self._fds: list[int] = []
+        self._modes: list[int | None] = []
 
     def parent(self, path: str) -> tuple[int, str]:
         """The descriptor of the folder that holds `path` (valid until the next call) and its last name."""
@@ -37,14 +40,15 @@ class Climber:
             same += 1
         self._cut(same)
         for name in names[same:]:
-            fd = os.open(name, DIR_FLAGS, dir_fd=self._fds[-1] if self._fds else self._root)
+            fd, mode = open_folder(self._fds[-1] if self._fds else self._root, name)
             self._fds.append(fd)
+            self._modes.append(mode)
             self._names.append(name)
         return (self._fds[-1] if self._fds else self._root), last
 
     def _cut(self, keep: int) -> None:
         while len(self._fds) > keep:
-            os.close(self._fds.pop())
+            close_folder(self._fds.pop(), self._modes.pop())
             self._names.pop()
 
     def __enter__(self) -> Climber:
@@ -54,6 +58,55 @@ class Climber:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._cut(0)
+
+
+def open_folder(parent: int, name: str) -> tuple[int, int | None]:
+    """Open a folder for whatever is done below it. What comes with it is for `close_folder`. Errors: OSError."""
+    if os.geteuid() == 0:
+        return os.open(name, DIR_FLAGS, dir_fd=parent), None
+    try:
+        fd = os.open(name, DIR_FLAGS, dir_fd=parent)
+    except PermissionError:
+        mode = _mode(os.stat(name, dir_fd=parent, follow_symlinks=False), stat.S_IFDIR)
+        os.chmod(name, mode | 0o700, dir_fd=parent)
+        return os.open(name, DIR_FLAGS, dir_fd=parent), mode
+    mode = stat.S_IMODE(os.fstat(fd).st_mode)
+    if mode & 0o700 == 0o700:
+        return fd, None
+    try:
+        os.fchmod(fd, mode | 0o700)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd, mode
+
+
+def close_folder(fd: int, mode: int | None) -> None:
+    """Close it, with the mode that it had."""
+    if mode is not None:
+        os.fchmod(fd, mode)
+    os.close(fd)
+
+
+def open_to_read(parent: int, name: str, flags: int) -> tuple[int, bool]:
+    """Open a file that the program may have closed to its own user. True: that has moved its ctime. Errors: OSError."""
+    try:
+        return os.open(name, flags, dir_fd=parent), False
+    except PermissionError:
+        if os.geteuid() == 0:
+            raise
+    mode = _mode(os.stat(name, dir_fd=parent, follow_symlinks=False), stat.S_IFREG)
+    os.chmod(name, mode | 0o400, dir_fd=parent)
+    fd = os.open(name, flags, dir_fd=parent)
+    os.fchmod(fd, mode)
+    return fd, True
+
+
+def _mode(status: os.stat_result, kind: int) -> int:
+    """The mode of what is of that kind. Errors: PermissionError: changing a mode by name would follow a link."""
+    if stat.S_IFMT(status.st_mode) != kind:
+        raise PermissionError("of another kind")
+    return stat.S_IMODE(status.st_mode)
 
 
 def remove(parent: int, name: str) -> None:
@@ -69,7 +122,7 @@ def remove(parent: int, name: str) -> None:
     if not stat.S_ISDIR(found.st_mode):
         os.unlink(name, dir_fd=parent)
         return
-    top = os.open(name, DIR_FLAGS, dir_fd=parent)
+    top, _ = open_folder(parent, name)
     try:
         moved, token = 0, os.urandom(12).hex()
         while True:
@@ -91,21 +144,14 @@ def _empty(top: int, here: int, depth: int, moved: int, token: str) -> int:
             continue
         if depth >= _FLAT:
             moved += 1
+            # A folder that is given another parent is written to itself.
+            os.close(open_folder(here, name)[0])
             os.rename(name, f".moved-{token}-{moved}", src_dir_fd=here, dst_dir_fd=top)
             continue
-        inner = _open_own(here, name)
+        inner, _ = open_folder(here, name)
         try:
             moved = _empty(top, inner, depth + 1, moved, token)
         finally:
             os.close(inner)
         os.rmdir(name, dir_fd=here)
     return moved
-
-
-def _open_own(parent: int, name: str) -> int:
-    """Open a folder to empty it; one without permissions is given them first (an unprivileged runner)."""
-    try:
-        return os.open(name, DIR_FLAGS, dir_fd=parent)
-    except PermissionError:
-        os.chmod(name, 0o700, dir_fd=parent)
-        return os.open(name, DIR_FLAGS, dir_fd=parent)
