@@ -53,3 +53,13 @@ def digest(*parts: str) -> str:
         raw = part.encode("utf-8", "surrogatepass")
         hasher.update(len(raw).to_bytes(8, "big") + raw)
     return hasher.hexdigest()
+
+
+def tenant_id(key: bytes, scope: str, project: str, value: str) -> str:
+    """Who shares an environment: a keyed hash of 43 characters `[A-Za-z0-9_-]`, in which no caller's text stands.
+
+    `scope` is what `value` names within the project, such as "session". `key` has at most 64 bytes.
+    """
+    message = bytes.fromhex(digest(scope, project, value))
+    mac = hashlib.blake2b(message, digest_size=32, key=key, person=b"workroom tenant")
+    return base64.urlsafe_b64encode(mac.digest()).decode("ascii").rstrip("=")

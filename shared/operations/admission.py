@@ -26,15 +26,21 @@ class Credentials:
 def admit(room: Room, credentials: Credentials) -> Caller:
     """The caller that the credentials prove.
 
-    A Bearer that is not in our format is ignored; every other credential has to be valid, and all of one project.
-    Errors: 401; 503 when no key exists at all.
+    A Bearer that is neither in our format nor a valid token is ignored; every other credential has to be valid, and
+    all of one project. Of a key and a token the token is the caller: it also proves a user.
+    Errors: 401; 503 when no credential can be valid at all.
     """
     sent = [secret for secret in (credentials.api_key, credentials.basic) if secret is not None]
-    if credentials.bearer is not None and is_key(credentials.bearer):
-        sent.append(credentials.bearer)
+    bearer = credentials.bearer
+    token = None
+    if bearer is not None and is_key(bearer):
+        sent.append(bearer)
+    elif bearer is not None and room.jwt is not None:
+        token = room.jwt.caller(bearer, room.clock())
     callers = [_caller(room, secret) for secret in sent]
-    found = [caller for caller in callers if caller is not None]
-    if len(found) == len(sent) and len({caller.project for caller in found}) == 1:
+    valid = all(caller is not None for caller in callers)
+    found = [caller for caller in (token, *callers) if caller is not None]
+    if valid and len({caller.project for caller in found}) == 1:
         return found[0]
     if not found and not _configured(room):
         raise Failure(Code.NOT_CONFIGURED)
@@ -42,7 +48,9 @@ def admit(room: Room, credentials: Credentials) -> Caller:
 
 
 def _configured(room: Room) -> bool:
-    """Whether any key can be valid here. There is one development key at most."""
+    """Whether any credential can be valid here. There is one development key at most."""
+    if room.jwt is not None:
+        return True
     rows = room.state.query(names.KEYS, limit=2)
     return len(rows) > 1 or any(room.dev_key or not row.attributes.get("development") for row in rows)
 
