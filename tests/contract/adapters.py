@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from shared.executor import filegrant
-from shared.store.aws import open_aws
 from shared.store.local import open_local
 from shared.store.ports import Grant, ObjectExists, Objects, State
-from tests import ministack
 
 from . import http
 
+if TYPE_CHECKING:
+    from tests.ministack import Ministack
+
+T = TypeVar("T")
 Store = tuple[State, Objects]
 Opener = Callable[[Path], AbstractContextManager[Store]]
 """Opens the stores that belong to a folder of the test: the same ones each time, from any process."""
@@ -30,10 +34,19 @@ def _local(folder: Path) -> Iterator[Store]:
         store.close()
 
 
+def _emulator() -> Ministack:
+    # boto3 takes half a second to import: a child that works on the local stores is spared it.
+    from tests import ministack  # noqa: PLC0415
+
+    return ministack.shared()
+
+
 @contextlib.contextmanager
 def _aws(folder: Path) -> Iterator[Store]:
     """A table and a bucket named after the folder, in the emulator of this process or of its parent."""
-    aws = ministack.shared()
+    from shared.store.aws import open_aws  # noqa: PLC0415
+
+    aws = _emulator()
     name = f"t{hashlib.sha256(bytes(folder)).hexdigest()[:40]}"
     store = open_aws(aws.clients(), aws.table(name), aws.bucket(name))
     yield store.state, store.objects
@@ -45,9 +58,23 @@ ADAPTERS: dict[str, Opener] = {
 }
 
 
+REMOTE = {"aws"}
+"""Adapters whose every call is a request: milliseconds of two processes, and a second for a child to be ready."""
+
+
+def rounds(adapter: str, whole: int, remote: int) -> int:
+    """How often a test does a thing: `whole`, or `remote` for a remote adapter."""
+    return remote if adapter in REMOTE else whole
+
+
+def cases(adapter: str, whole: Sequence[T], remote: int) -> Sequence[T]:
+    """All cases, or for a remote adapter `remote` of them, drawn the same in every run."""
+    return random.Random(len(whole)).sample(whole, remote) if adapter in REMOTE else whole
+
+
 def environment(adapter: str) -> dict[str, str]:
     """What a child process needs in order to open the same stores."""
-    return ministack.shared().environment() if adapter == "aws" else {}
+    return _emulator().environment() if adapter == "aws" else {}
 
 
 def fetch(grant: Grant, start: int = 0, length: int | None = None) -> bytes:

@@ -10,10 +10,11 @@ import pytest
 
 from shared.store.ports import ObjectExists, Objects, State
 
-from .adapters import ADAPTERS
+from .adapters import ADAPTERS, rounds
 from .children import ITEMS, WRITERS, body_of, killed
 
 KILLS = 14
+REMOTE_KILLS = 4
 
 
 def _all(state: State, partition: str) -> list[str]:
@@ -41,14 +42,15 @@ def _check_items(state: State, number: int, said: list[str]) -> None:
 def test_a_killed_writer_leaves_every_acknowledged_transaction_and_no_half_one(adapter: str, tmp_path: Path) -> None:
     draw = random.Random(20)
     total = 0
-    for number in range(KILLS):
+    kills = rounds(adapter, KILLS, REMOTE_KILLS)
+    for number in range(kills):
         lines = draw.randint(1, 60)
         said = killed(adapter, tmp_path, "items", number, lines=lines, seconds=draw.uniform(0, 0.006))
         assert len(said) >= lines
         total += len(said)
         with ADAPTERS[adapter](tmp_path) as (state, _):
             _check_items(state, number, said)
-    assert total >= KILLS
+    assert total >= kills
 
 
 def _check_objects(objects: Objects, number: int, said: list[str]) -> None:
@@ -70,7 +72,8 @@ def _check_objects(objects: Objects, number: int, said: list[str]) -> None:
 
 def test_a_killed_writer_leaves_every_acknowledged_object_and_no_half_one(adapter: str, tmp_path: Path) -> None:
     draw = random.Random(21)
-    for number in range(KILLS):
+    kills = rounds(adapter, KILLS, REMOTE_KILLS)
+    for number in range(kills):
         lines = draw.randint(1, 12)
         said = killed(adapter, tmp_path, "objects", number, lines=lines, seconds=draw.uniform(0, 0.01))
         assert len(said) >= lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import time
 import tracemalloc
@@ -16,7 +17,7 @@ import pytest
 
 from shared.store.ports import DigestMismatch, ObjectExists, ObjectMissing, Objects
 
-from .adapters import create, fetch
+from .adapters import cases, create, fetch
 from .threads import THREADS, race
 
 
@@ -282,7 +283,7 @@ def test_keys_that_begin_alike_are_objects_of_their_own(objects: Objects) -> Non
     assert _keys(objects) == sorted(KEYS[1::2])
 
 
-def test_a_list_is_in_bytewise_order_within_prefix_after_and_limit(objects: Objects) -> None:
+def test_a_list_is_in_bytewise_order_within_prefix_after_and_limit(objects: Objects, adapter: str) -> None:
     for key in KEYS:
         _put(objects, key, b"")
     prefixes = [
@@ -301,11 +302,11 @@ def test_a_list_is_in_bytewise_order_within_prefix_after_and_limit(objects: Obje
         "n",
         "y/y",
     ]
-    for prefix in prefixes:
-        for after in (None, "", ".", "a/b/", "a/b.", "a/zz", "zz", "x" * 300, *KEYS):
-            expected = sorted(key for key in KEYS if key.startswith(prefix) and (after is None or key > after))
-            assert _keys(objects, prefix, after) == expected
-            assert _keys(objects, prefix, after, 2) == expected[:2]
+    odd = [None, "", ".", "a/b/", "a/b.", "a/zz", "zz", "x" * 300, "a/\x00", "a\n", "a/\udcff", "aé", "a~", "x" * 2000]
+    for prefix, after in cases(adapter, list(itertools.product(prefixes, [*odd, *KEYS])), 150):
+        expected = sorted(key for key in KEYS if key.startswith(prefix) and (after is None or key > after))
+        assert _keys(objects, prefix, after) == expected
+        assert _keys(objects, prefix, after, 2) == expected[:2]
 
 
 def test_pages_that_follow_each_other_give_every_object_once(objects: Objects) -> None:

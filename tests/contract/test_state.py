@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import string
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from shared.store.ports import (
     MAX_ITEM_BYTES,
     MAX_TRANSACT,
+    MAX_TRANSACT_BYTES,
     Action,
     Check,
     Conflict,
@@ -21,6 +24,8 @@ from shared.store.ports import (
     PutNew,
     State,
 )
+
+from .adapters import cases, rounds
 
 
 def test_an_unknown_item_is_none(state: State) -> None:
@@ -162,6 +167,25 @@ def test_an_item_of_the_limit_is_kept_and_one_byte_more_is_refused(state: State)
     assert [(item.sort, item.version) for item in state.query("p")] == [("a", 1)]
 
 
+def test_a_transaction_of_the_limit_is_kept_and_one_byte_more_is_refused(state: State) -> None:
+    each = MAX_TRANSACT_BYTES // 9
+    text = "".join(random.Random(3).choices(string.ascii_letters + string.digits, k=each - len('{"t":""}')))
+    rest = MAX_TRANSACT_BYTES - 9 * each
+    actions: list[Action] = [PutNew("p", str(n), {"t": text}) for n in range(9)]
+    last = {"t": "x" * (rest + 20 - len('{"t":""}'))}
+    actions[0] = PutNew("p", "0", {"t": text[20:]})
+    with pytest.raises(ItemTooLarge):
+        state.transact([*actions, PutNew("p", "9", {"t": last["t"] + "x"})])
+    assert state.query("p") == []
+    assert state.transact([*actions, PutNew("p", "9", last)]) == [1] * 10
+    # More than one page of a store that ends its pages by size.
+    for descending in (False, True):
+        items = state.query("p", descending=descending)
+        assert [item.sort for item in items] == sorted("0123456789", reverse=descending)
+        assert {len(item.attributes["t"]) for item in items} == {len(text), len(text) - 20, len(last["t"])}
+    assert [item.sort for item in state.query("p", after="1", limit=7)] == list("2345678")
+
+
 def test_a_fault_of_the_caller_is_told_before_a_lost_condition(state: State) -> None:
     state.transact([PutNew("p", "a", {})])
     with pytest.raises(ItemTooLarge):
@@ -274,15 +298,44 @@ def _expected(prefix: str, after: str | None, limit: int, descending: bool) -> l
 
 
 @pytest.mark.parametrize("descending", [False, True], ids=["ascending", "descending"])
-def test_a_query_is_in_bytewise_order_within_prefix_after_and_limit(state: State, descending: bool) -> None:
+def test_a_query_is_in_bytewise_order_within_prefix_after_and_limit(
+    state: State, adapter: str, descending: bool
+) -> None:
     others = [PutNew("o", sort, {}) for sort in SORTS[::3]]
     state.transact([*(PutNew("p", sort, {"s": sort}) for sort in SORTS), *others])
-    for prefix in PREFIXES:
-        for after in (None, "0", "a/15", "zz", *SORTS):
-            for limit in (1, 3, 1000):
-                items = state.query("p", prefix, after=after, limit=limit, descending=descending)
-                assert [item.sort for item in items] == _expected(prefix, after, limit, descending)
-                assert all(item == Item("p", item.sort, 1, {"s": item.sort}) for item in items)
+    asked = list(itertools.product(PREFIXES, (None, "0", "a/15", "zz", *SORTS), (1, 3, 1000)))
+    for prefix, after, limit in cases(adapter, asked, 350):
+        items = state.query("p", prefix, after=after, limit=limit, descending=descending)
+        assert [item.sort for item in items] == _expected(prefix, after, limit, descending)
+        assert all(item == Item("p", item.sort, 1, {"s": item.sort}) for item in items)
+
+
+def test_a_bound_that_no_key_has_keeps_its_place_among_them(state: State) -> None:
+    """A lone surrogate lies between U+D7FF and U+E000; a bound may be empty, or longer than any key."""
+    top = "a" + "\U0010ffff" * 255
+    sorts = ["a", "a\ud7ff", "a\ue000", "b", "b" * 1024, top]
+    state.transact([PutNew("p", sort, {}) for sort in sorts])
+    ordered = sorted(sorts, key=str.encode)
+    bounds = [
+        "",
+        "a\ud800",
+        "a\udfff",
+        "a\udfffz",
+        "\ud800",
+        "b" * 1025,
+        "b" * 1024 + "\udfff",
+        "b" * 1023 + "\ud800",
+        top + "a",
+    ]
+    for after in bounds:
+        place = after.encode("utf-8", "surrogatepass")
+        below = [sort for sort in ordered if sort.encode() < place]
+        above = [sort for sort in ordered if sort.encode() > place]
+        for prefix in ("", "a", "b"):
+            found = [item.sort for item in state.query("p", prefix, after=after)]
+            assert found == [sort for sort in above if sort.startswith(prefix)], ascii(after)
+            found = [item.sort for item in state.query("p", prefix, after=after, descending=True)]
+            assert found == [sort for sort in below[::-1] if sort.startswith(prefix)], ascii(after)
 
 
 @pytest.mark.parametrize("descending", [False, True], ids=["ascending", "descending"])
@@ -342,10 +395,10 @@ def test_an_expiry_that_is_no_time_is_refused(state: State) -> None:
     assert state.get("p", "a") is None
 
 
-def test_random_transactions_do_what_a_dictionary_does(state: State) -> None:
+def test_random_transactions_do_what_a_dictionary_does(state: State, adapter: str) -> None:
     draw = random.Random(2)
     model: dict[str, tuple[int, int]] = {}
-    for round_number in range(400):
+    for round_number in range(rounds(adapter, 400, 150)):
         actions: list[Action] = []
         for sort in draw.sample("abcd", draw.randint(1, 4)):
             version = model[sort][0] if sort in model and draw.random() < 0.8 else draw.randint(1, 3)

@@ -11,6 +11,7 @@ import pytest
 
 from shared.store.ports import Action, Conflict, Item, PutIf, PutNew, State
 
+from .adapters import rounds
 from .children import output
 from .threads import THREADS, race
 
@@ -90,13 +91,14 @@ def test_a_transaction_that_loses_on_one_item_leaves_the_other(state: State) -> 
             assert [item.sort for item in state.query("own", f"{number:02}-")] == [f"{number:02}-{by}"]
 
 
-def test_a_counter_loses_no_update(state: State) -> None:
+def test_a_counter_loses_no_update(state: State, adapter: str) -> None:
     state.transact([PutNew("p", "n", {"n": 0})])
+    each = rounds(adapter, 10, 2)
 
     def count(_: int) -> None:
         item = state.get("p", "n")
         done = 0
-        while done < 10:
+        while done < each:
             assert item is not None
             try:
                 (version,) = state.transact([PutIf("p", "n", item.version, {"n": item.attributes["n"] + 1})])
@@ -107,7 +109,7 @@ def test_a_counter_loses_no_update(state: State) -> None:
 
     with ThreadPoolExecutor(THREADS) as pool:
         race(pool, count)
-    assert state.get("p", "n") == Item("p", "n", THREADS * 10 + 1, {"n": THREADS * 10})
+    assert state.get("p", "n") == Item("p", "n", THREADS * each + 1, {"n": THREADS * each})
 
 
 def test_what_one_thread_has_put_every_other_sees(state: State) -> None:
@@ -118,12 +120,13 @@ def test_what_one_thread_has_put_every_other_sees(state: State) -> None:
             assert len(pool.submit(state.query, "p").result(20)) == number + 1
 
 
-def test_readers_never_fail_while_writers_write(state: State) -> None:
+def test_readers_never_fail_while_writers_write(state: State, adapter: str) -> None:
     state.transact([PutNew("p", "a", {"n": 0})])
+    each = rounds(adapter, 40, 10)
 
     def work(index: int) -> int:
         last = 0
-        for number in range(40):
+        for number in range(each):
             if index < 4:
                 with contextlib.suppress(Conflict):
                     state.transact([PutNew("p", f"w{index}-{number:02}", {"t": "x" * 5000})])
@@ -136,13 +139,14 @@ def test_readers_never_fail_while_writers_write(state: State) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         race(pool, work, threads=8)
-    assert len(state.query("p", "w", limit=1000)) == 160
+    assert len(state.query("p", "w", limit=1000)) == 4 * each
 
 
 @pytest.mark.parametrize("processes", [3])
 def test_processes_lose_no_update_either(state: State, adapter: str, tmp_path: Path, processes: int) -> None:
     state.transact([PutNew("p", "n", {"n": 0})])
+    each = rounds(adapter, 60, 20)
     with ThreadPoolExecutor(processes) as pool:
-        done = list(pool.map(lambda _: output(adapter, tmp_path, "count", 60), range(processes)))
-    assert done == ["60\n"] * processes
-    assert state.get("p", "n") == Item("p", "n", processes * 60 + 1, {"n": processes * 60})
+        done = list(pool.map(lambda _: output(adapter, tmp_path, "count", each), range(processes)))
+    assert done == [f"{each}\n"] * processes
+    assert state.get("p", "n") == Item("p", "n", processes * each + 1, {"n": processes * each})
