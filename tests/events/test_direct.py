@@ -268,7 +268,7 @@ def test_an_event_of_eventbridge_is_one_execution_and_is_raised_only_for_a_reaso
     assert stage.executor.started == 2
     assert ask(eventbridge({"operation": "exec.run"})) == FORBIDDEN
     assert ask(eventbridge("text")) == FORBIDDEN
-    with pytest.raises(app.Again, match="^executor_unavailable$"):
+    with pytest.raises(app.Again, match=r"^executor_unavailable$"):
         ask(eventbridge(stage.ask("exec.run", {"lang": "py", "code": program(fail="unavailable")}), "e3"))
 
 

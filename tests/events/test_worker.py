@@ -1,0 +1,210 @@
+"""The worker: which messages run what, what is announced, and what comes again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
+from botocore.stub import Stubber
+
+from functions import environment
+from functions.worker import app
+from functions.worker.announce import EventBridge, Silent
+from functions.worker.client import patience
+from functions.worker.queue import SqsQueue
+from shared.operations import queued
+from shared.operations.exec_models import RunRecord
+from shared.operations.room import Room
+from shared.store.ports import StoreUnavailable
+from tests.events.samples import Context, Stage
+from tests.events.test_direct import again, sqs
+
+RUN = "r" * 21
+OTHER = "s" * 21
+URL = "https://sqs.eu-central-1.amazonaws.com/123456789012/runs"
+
+
+class Kept(Silent):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, str]] = []
+
+    def finished(self, project: str, run_id: str, status: str) -> None:
+        self.told.append((project, run_id, status))
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
+    """What was announced."""
+    kept = Kept()
+    monkeypatch.setattr(app, "_announcer", kept)
+    return kept.told
+
+
+Resume = Callable[[Room, str, str], RunRecord | None]
+
+
+@pytest.fixture
+def resume(monkeypatch: pytest.MonkeyPatch) -> Callable[[Resume], None]:
+    """Puts something else where the operations resume a run."""
+    return lambda code: monkeypatch.setattr(queued, "resume", code)
+
+
+def message(run_id: str = RUN, project: str = "first") -> dict[str, str]:
+    return {"project": project, "run_id": run_id}
+
+
+def test_a_message_runs_what_it_names_and_its_end_is_announced(
+    stage: Stage, told: list[Any], resume: Callable[[Resume], None]
+) -> None:
+    asked: list[tuple[str, str, int]] = []
+
+    def run(room: Room, project: str, run_id: str) -> RunRecord:
+        asked.append((project, run_id, room.limits.answer_ms))
+        return RunRecord(id=run_id, status="finished" if run_id == RUN else "failed")
+
+    resume(run)
+    assert again(app.handler(sqs(message(), message(OTHER, "second")), Context(left_ms=800_000))) == []
+    bound = 800_000 - environment.MARGIN_MS
+    assert asked == [("first", RUN, bound), ("second", OTHER, bound)]
+    assert told == [("first", RUN, "finished"), ("second", OTHER, "failed")]
+
+
+def test_a_message_for_which_the_time_would_not_do_comes_again_and_its_run_stays_queued(
+    stage: Stage, told: list[Any], resume: Callable[[Resume], None]
+) -> None:
+    resume(lambda room, project, run_id: RunRecord(id=run_id, status="finished"))
+    assert again(app.handler(sqs(message(), message(OTHER)), Context(left_ms=100_000))) == ["m1"]
+    assert told == [("first", RUN, "finished")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *("", "x", "[" * 100_000, [], None, {}, {"run_id": RUN}, {"project": 1, "run_id": 2}),
+        *(message("../x"), message("x"), message(RUN, "a/b")),
+    ],
+    ids=lambda one: str(one)[:20],
+)
+def test_a_message_that_is_none_of_ours_runs_nothing_and_is_done_with(
+    stage: Stage, told: list[Any], resume: Callable[[Resume], None], body: Any
+) -> None:
+    def run(room: Room, project: str, run_id: str) -> RunRecord:
+        raise AssertionError("it was run")
+
+    resume(run)
+    assert again(app.handler(sqs(body), Context())) == []
+    assert told == []
+
+
+def test_a_run_that_nobody_queued_is_not_run(stage: Stage, told: list[Any]) -> None:
+    assert again(app.handler(sqs(message()), Context())) == []
+    assert told == []
+    assert stage.executor.started == 0
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("x"), RuntimeError("x"), KeyError("x")], ids=repr)
+def test_a_message_comes_again_where_the_end_could_not_be_stored(
+    stage: Stage, told: list[Any], resume: Callable[[Resume], None], error: Exception
+) -> None:
+    def run(room: Room, project: str, run_id: str) -> RunRecord | None:
+        if run_id == OTHER:
+            raise error
+        return RunRecord(id=run_id, status="finished")
+
+    resume(run)
+    assert again(app.handler(sqs(message(), message(OTHER), message()), Context())) == ["m1"]
+    assert told == [("first", RUN, "finished")] * 2
+
+
+def test_a_redelivery_announces_the_stored_end_again_and_runs_nothing(stage: Stage, told: list[Any]) -> None:
+    values = stage.values()
+    before = stage.executor.started
+    for _ in range(2):
+        assert again(app.handler(sqs(message(values["run_id"])), Context())) == []
+    assert told == [("first", values["run_id"], "finished")] * 2
+    assert stage.executor.started == before
+
+
+def test_where_there_is_no_bus_nobody_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "_announcer", None)
+    assert isinstance(app.announcer(), Silent)
+
+
+def client(service: str) -> Any:
+    return boto3.client(
+        service,  # type: ignore[call-overload]
+        region_name="eu-central-1",
+        aws_access_key_id="x",
+        aws_secret_access_key="x",
+        config=patience(),
+    )
+
+
+def test_a_queued_run_is_sent_as_its_name_and_nothing_else() -> None:
+    made = client("sqs")
+    with Stubber(made) as stub:
+        body = json.dumps({"project": "first", "run_id": RUN}, separators=(",", ":"))
+        stub.add_response("send_message", {"MessageId": "m"}, {"QueueUrl": URL, "MessageBody": body})
+        SqsQueue(URL, made).send({**message(), "code": "secret"})
+        stub.assert_no_pending_responses()
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "AccessDenied", "InternalError"])
+def test_a_queue_that_refuses_is_a_store_that_cannot_be_reached(code: str) -> None:
+    made = client("sqs")
+    with Stubber(made) as stub:
+        stub.add_client_error("send_message", code)
+        with pytest.raises(StoreUnavailable):
+            SqsQueue(URL, made).send(message())
+        stub.assert_no_pending_responses()
+
+
+@pytest.mark.parametrize("error", [ReadTimeoutError(endpoint_url="x"), ConnectTimeoutError(endpoint_url="x")])
+def test_an_answer_that_is_lost_is_told_and_not_sent_again(error: Exception) -> None:
+    sent: list[Any] = []
+
+    class Lost:
+        def send_message(self, **given: Any) -> Any:
+            sent.append(given)
+            raise error
+
+    with pytest.raises(StoreUnavailable):
+        SqsQueue(URL, Lost()).send(message())  # type: ignore[arg-type]
+    assert len(sent) == 1
+
+
+def test_the_clients_try_once() -> None:
+    config = client("sqs").meta.config
+    assert config.retries["total_max_attempts"] == 1
+    assert config.read_timeout <= 10
+
+
+def test_an_end_is_announced_without_a_word_of_the_run() -> None:
+    made = client("events")
+    detail = {"project": "first", "run_id": RUN, "status": "finished"}
+    entry = {
+        "Source": "workroom",
+        "DetailType": "run.finished",
+        "Detail": json.dumps(detail),
+        "EventBusName": "bus",
+    }
+    with Stubber(made) as stub:
+        stub.add_response("put_events", {"FailedEntryCount": 0, "Entries": []}, {"Entries": [entry]})
+        EventBridge("bus", made).finished("first", RUN, "finished")
+        stub.assert_no_pending_responses()
+
+
+def test_a_bus_that_cannot_be_reached_harms_nothing() -> None:
+    made = client("events")
+    with Stubber(made) as stub:
+        stub.add_client_error("put_events", "InternalException")
+        stub.add_response("put_events", {"FailedEntryCount": 1, "Entries": [{"ErrorCode": "x"}]})
+        for _ in range(2):
+            EventBridge("bus", made).finished("first", RUN, "failed")
+        stub.assert_no_pending_responses()
