@@ -56,6 +56,7 @@ class Limits:
     project_runs: int = _limit(128, "runs", "the same of one project, so that it cannot take every place; then 429")
     answer_ms: int = _limit(0, "ms", "one answer in all: waiting, restoring, running and storing; 0: no bound")
     answer_bytes: int = _limit(0, "bytes", "one answer, as encoded JSON: output and lists are cut; 0: no bound")
+    queue_ms: int = _limit(900_000, "ms", "how long a background run waits for a worker; then it has failed")
     grant_ms: int = _limit(900_000, "ms", "the life of an upload grant")
     record_ms: int = _limit(86_400_000, "ms", "how long an Idempotency-Key and an asynchronous result are kept")
     session_ms: int = _limit(86_400_000, "ms", "a session's life after its last run, upload or deletion")

@@ -8,13 +8,12 @@ import os
 from shared.domain.ids import short_id
 from shared.errors import Code, Failure, invalid
 from shared.identity import Caller
-from shared.operations import records, workspace
-from shared.operations.base import Call, Cancel, Route, admitted, operation
+from shared.operations import queued, records, workspace
+from shared.operations.base import Call, Route, admitted, operation
 from shared.operations.exec_models import RunId, RunInput, RunOutput, RunRecord
 from shared.operations.room import Room
 from shared.operations.run import perform
 from shared.operations.texts import bounded, check_path
-from shared.store.ports import StoreUnavailable
 
 _LOG = logging.getLogger("workroom.run")
 
@@ -86,11 +85,15 @@ def start(room: Room, call: Call, data: RunInput) -> RunRecord:
 def _start(room: Room, caller: Caller, data: RunInput, begun: records.Record | None) -> RunRecord:
     """Take a place, make the run's record together with the end of its key's record, and hand it over.
 
+    With a queue the place is the worker's to take.
+
     A session that is not there is 404 now, not in a record that the caller has to ask for.
     """
     project = caller.project
     if data.session_id is not None:
         workspace.need(room, project, data.session_id)
+    if room.queue is not None:
+        return queued.enqueue(room, room.queue, caller, data, begun)
     record = RunRecord(id=short_id(os.urandom), status="running")
     room.runs.take(project)
     try:
@@ -112,32 +115,16 @@ def _start(room: Room, caller: Caller, data: RunInput, begun: records.Record | N
 @operation("runs.get", route=Route("GET", ("/v1/exec/runs/{run_id}",)), errors=(Code.NOT_FOUND,))
 def get_run(room: Room, call: Call, data: RunId) -> RunRecord:
     """Get a run that was started in the background. While it goes on, `status` is running."""
-    found = records.load(room, call.project, data.run_id)
+    found = queued.told(room, call.project, data.run_id)
     if found is None:
         raise Failure(Code.NOT_FOUND, "No such run.")
-    state, result = found
-    if state == "finished":
-        return RunRecord(id=data.run_id, status=state, result=RunOutput.model_validate(result))
-    return RunRecord(id=data.run_id, status=state, error=result if state == "failed" else None)
+    return found
 
 
 def _in_background(room: Room, caller: Caller, data: RunInput, owned: records.Record) -> None:
-    """Run it and write the record's end, whatever happens: a caller that asks never waits for nothing.
-
-    The client that started it is gone by design: nothing but the service's end stops it.
-    """
+    """Run it in a thread of this process, which holds a place for it."""
     try:
-        with records.in_hand(room, owned):
-            try:
-                perform(
-                    room, caller, data, Cancel(), lambda output: [records.finished(room, owned, output.model_dump())]
-                )
-            except Failure as failure:
-                room.state.transact([records.finished(room, owned, failure.body(), "failed")])
-            except Exception as error:
-                _LOG.error("a background run failed: %s", type(error).__name__)
-                code = Code.STORE_UNAVAILABLE if isinstance(error, StoreUnavailable) else Code.INTERNAL
-                room.state.transact([records.finished(room, owned, Failure(code).body(), "failed")])
+        queued.conclude(room, caller, data, owned)
     except Exception as error:
         # Its end could not be written: the record still says running, but in nobody's hand, which reads as failed.
         _LOG.error("the end of a background run is lost: %s", type(error).__name__)

@@ -4,7 +4,8 @@
     repeat   the same body: running → 409, finished → the stored answer; another body → 422
     crash    the owner's incarnation is gone: the next repeat takes the record over; nothing was committed before
 
-A result above the item limit is an object, and the record points at it.
+A result above the item limit is an object, and the record points at it; so is the input of a queued run, whose record
+has no result yet.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 from shared.domain.ids import digest, is_short_id, short_id
 from shared.domain.session import Head, Lock, Owner, held
 from shared.errors import Code, Failure
+from shared.identity import Caller
 from shared.operations import names
 from shared.operations.room import Room
 from shared.store.ports import (
@@ -41,6 +43,22 @@ class Record:
     partition: str
     version: int
     attributes: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """The record of a queued run and the one of its Idempotency-Key, as (partition, version): what is to be undone."""
+
+    rows: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A queued run that this call has taken up. Without `owned` it had waited too long, and has failed."""
+
+    caller: Caller
+    input: dict[str, Any]
+    owned: Record | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +119,80 @@ def create(room: Room, project: str, run_id: str, also: Sequence[Action] = ()) -
     return Record(partition, version, attributes)
 
 
+def enqueue(
+    room: Room, caller: Caller, run_id: str, data: dict[str, Any], also: tuple[Record, Action] | None
+) -> Queued:
+    """The record of a run that waits for a worker, with its input and caller, in one transaction with `also`.
+
+    `also` is the record of the Idempotency-Key and the action that finishes it. Errors: Conflict.
+    """
+    partition = names.record(caller.project, "run", run_id)
+    now = room.clock()
+    attributes = {
+        "state": "queued",
+        "body": "",
+        "created": now,
+        "owner": ["", ""],
+        "until": now + room.limits.queue_ms,
+        "token": "",
+        "caller": [caller.key_id, caller.subject],
+        **_placed(room, partition, data, "input"),
+    }
+    actions: list[Action] = [PutNew(partition, names.RECORD, attributes, _expiry(room))]
+    if also is None:
+        versions = room.state.transact(actions)
+        return Queued(((partition, versions[0]),))
+    versions = room.state.transact([*actions, also[1]])
+    return Queued(((partition, versions[0]), (also[0].partition, versions[1])))
+
+
+def withdraw(room: Room, queued: Queued) -> bool:
+    """Remove a queued run that could not be sent, and its key's record; False when a worker has it already."""
+    try:
+        room.state.transact([DeleteIf(partition, names.RECORD, version) for partition, version in queued.rows])
+    except Conflict:
+        return False
+    return True
+
+
+def claim(room: Room, project: str, run_id: str) -> Claim | None:
+    """Take a queued run up, if nobody else has: its record is then running, in this call's hand.
+
+    Whoever owns the record works `in_hand`. Errors: StoreUnavailable, with the record as it was or lost to all.
+    """
+    if not is_short_id(run_id):
+        return None
+    item = room.state.get(names.record(project, "run", run_id), names.RECORD)
+    if item is None or item.attributes["state"] != "queued":
+        return None
+    key_id, subject = item.attributes["caller"]
+    caller = Caller(project, key_id, subject)
+    if room.clock() >= item.attributes["until"]:
+        return Claim(caller, {}, None) if _expire(room, item) else None
+    data = _result(room, item, "input")
+    fresh = _running(room, "")
+    attributes = {**fresh, "created": item.attributes["created"]}
+    try:
+        (version,) = room.state.transact([PutIf(item.partition, names.RECORD, item.version, attributes, _expiry(room))])
+    except BaseException as error:
+        room.active.discard(fresh["token"])
+        if isinstance(error, Conflict):
+            return None
+        raise
+    return Claim(caller, data, Record(item.partition, version, attributes))
+
+
+def _expire(room: Room, item: Item) -> bool:
+    """Let a queued run that no worker took up fail, so that none can any more; False when one just has."""
+    failure = Failure(Code.EXECUTOR_UNAVAILABLE, "The run waited too long in the queue; it was not run.")
+    record = Record(item.partition, item.version, {**item.attributes, "input": None})
+    try:
+        room.state.transact([finished(room, record, failure.body(), "failed")])
+    except Conflict:
+        return False
+    return True
+
+
 @contextmanager
 def in_hand(room: Room, record: Record) -> Iterator[None]:
     """While the block runs, this process has the record's run in hand; afterwards it tells nobody so any more."""
@@ -113,12 +205,17 @@ def in_hand(room: Room, record: Record) -> Iterator[None]:
 def load(room: Room, project: str, run_id: str) -> tuple[str, dict[str, Any]] | None:
     """The state ("running", "finished", "failed") and result of an asynchronous run, or None.
 
-    A run whose process is gone has failed: it is told so, never run again.
+    A run whose process is gone has failed: it is told so, never run again. A queued one is told of as running.
     """
     if not is_short_id(run_id):
         return None
     partition = names.record(project, "run", run_id)
     item = room.state.get(partition, names.RECORD)
+    if item is not None and item.attributes["state"] == "queued":
+        if room.clock() < item.attributes["until"]:
+            return "running", {}
+        _expire(room, item)
+        item = room.state.get(partition, names.RECORD)
     if item is not None and item.attributes["state"] == "running" and not _alive(room, item):
         item = room.state.get(partition, names.RECORD)  # it may have ended between the two looks
     if item is None or room.clock() >= item.attributes["created"] + room.limits.record_ms:
@@ -133,15 +230,18 @@ def load(room: Room, project: str, run_id: str) -> tuple[str, dict[str, Any]] | 
 
 def finished(room: Room, record: Record, result: dict[str, Any], state: str = "finished") -> Action:
     """The action that finishes a record; it belongs into the transaction that commits the run."""
-    text = json.dumps(result, separators=(",", ":"))
-    place: dict[str, Any] = {"result": result, "pointer": ""}
-    if len(text) > room.limits.inline_item_bytes:
-        data = text.encode("ascii")
-        key = f"{record.partition}/{short_id(os.urandom)}"
-        room.objects.put_new(key, data, hashlib.sha256(data).hexdigest())
-        place = {"result": None, "pointer": key}
-    attributes = {**record.attributes, "state": state, **place}
+    attributes = {**record.attributes, "state": state, **_placed(room, record.partition, result, "result")}
     return PutIf(record.partition, names.RECORD, record.version, attributes, _expiry(room))
+
+
+def _placed(room: Room, partition: str, data: dict[str, Any], member: str) -> dict[str, Any]:
+    """The members of a record that hold a text of any size: inline, or a pointer to an object of the record's."""
+    raw = json.dumps(data, separators=(",", ":")).encode("ascii")
+    if len(raw) <= room.limits.inline_item_bytes:
+        return {member: data, "pointer": ""}
+    key = f"{partition}/{short_id(os.urandom)}"
+    room.objects.put_new(key, raw, hashlib.sha256(raw).hexdigest())
+    return {member: None, "pointer": key}
 
 
 def drop(room: Room, record: Record) -> None:
@@ -179,14 +279,14 @@ def _alive(room: Room, item: Item) -> bool:
     return held(Head(created=0, used=0, lock=Lock(owner, item.attributes["until"])), room.owner, room.clock())
 
 
-def _result(room: Room, item: Item) -> dict[str, Any]:
+def _result(room: Room, item: Item, member: str = "result") -> dict[str, Any]:
     if item.attributes["pointer"]:
         try:
             result: dict[str, Any] = json.loads(b"".join(room.objects.read(item.attributes["pointer"])))
         except (ObjectMissing, ValueError) as error:
-            raise StoreUnavailable("result") from error
+            raise StoreUnavailable(member) from error
         return result
-    return dict(item.attributes["result"])
+    return dict(item.attributes[member])
 
 
 def _expiry(room: Room) -> int:
