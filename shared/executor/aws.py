@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Final
 import boto3
 from botocore.config import Config
 from botocore.exceptions import (
-    BotoCoreError,
     ClientError,
     ConnectTimeoutError,
     EndpointConnectionError,
@@ -268,11 +267,9 @@ class LambdaExecutor(Executor):
             call.failure = ExecutorFailed("timeout", "the function did not answer in time")
         except _UNREACHED as error:
             call.failure = ExecutorFailed("unavailable", f"the function cannot be reached: {type(error).__name__}")
-        except (BotoCoreError, OSError, ValueError) as error:
+        except Exception as error:
+            # Of whatever library under the client: the run may have begun.
             call.failure = ExecutorFailed("broken", f"the answer was lost: {type(error).__name__}")
-        except BaseException as error:
-            call.failure = ExecutorFailed("broken", type(error).__name__)
-            raise
         finally:
             call.over.set()
 
