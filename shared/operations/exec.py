@@ -10,6 +10,7 @@ from shared.errors import Code, Failure, invalid
 from shared.identity import Caller
 from shared.operations import queued, records, workspace
 from shared.operations.base import Call, Route, admitted, operation
+from shared.operations.budget import Budget
 from shared.operations.exec_models import RunId, RunInput, RunOutput, RunRecord
 from shared.operations.room import Room
 from shared.operations.run import perform
@@ -38,11 +39,12 @@ def run(room: Room, call: Call, data: RunInput) -> RunOutput:
     that it leaves in the working directory (also reachable as /mnt/data and /workspace) stay in the session; name
     `session_id` in a later run to find them again.
     """
+    budget = Budget(room.limits.answer_ms)
     check(room, data)
     caller, project = admitted(call), call.project
     if call.idempotency_key is None:
         with room.runs.enter(project):
-            return perform(room, caller, data, call.cancel, lambda output: ())
+            return perform(room, caller, data, call.cancel, lambda output: (), budget)
     begun = records.begin(room, project, _key(room, call.idempotency_key), _body(data, "run"))
     if isinstance(begun, records.Stored):
         return RunOutput.model_validate(begun.result)
@@ -55,6 +57,7 @@ def run(room: Room, call: Call, data: RunInput) -> RunOutput:
                     data,
                     call.cancel,
                     lambda output: [records.finished(room, begun, output.model_dump())],
+                    budget,
                 )
         except BaseException:
             records.drop(room, begun)

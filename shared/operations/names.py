@@ -5,7 +5,10 @@ A partition begins with the project's id, so a foreign id is simply not found (D
 
 from __future__ import annotations
 
-from shared.domain.ids import digest
+from typing import Literal
+
+from shared.domain.ids import digest, tenant_id
+from shared.identity import Caller
 
 HEAD = "head"
 RECORD = "record"
@@ -46,3 +49,21 @@ def project_row(project_id: str) -> str:
 def workspace(project_id: str, session_id: str) -> str:
     """The name under which an executor may hold the workspace: opaque, and of one project only."""
     return digest("workspace", project_id, session_id)[:40]
+
+
+def tenant(
+    secret: bytes, isolation: Literal["user", "session", "project"], caller: Caller, label: str | None, session_id: str
+) -> str:
+    """Who may share an executor's environment with this run (DESIGN §7): opaque, and of one project only.
+
+    A user is the subject of the caller's token; else the `label` that the project's own server sends; else nobody is
+    known to be behind two sessions.
+    """
+    scope, value = "session", session_id
+    if isolation == "project":
+        scope, value = "project", ""
+    elif isolation == "user" and caller.subject:
+        scope, value = "subject", caller.subject
+    elif isolation == "user" and label:
+        scope, value = "label", label
+    return tenant_id(secret, scope, caller.project, value)

@@ -22,6 +22,8 @@ from shared.executor.port import ExecutorFailed
 from shared.identity import Caller
 from shared.operations import names, workspace
 from shared.operations.base import Cancel
+from shared.operations.budget import Budget
+from shared.operations.counted import Counted
 from shared.operations.exec_models import RunInput, RunOutput
 from shared.operations.inputs import Inputs, bring, resolve
 from shared.operations.room import Room
@@ -39,59 +41,101 @@ _FAILED = {
 
 
 def perform(
-    room: Room, caller: Caller, data: RunInput, cancel: Cancel, closing: Callable[[RunOutput], Sequence[Action]]
+    room: Room,
+    caller: Caller,
+    data: RunInput,
+    cancel: Cancel,
+    closing: Callable[[RunOutput], Sequence[Action]],
+    budget: Budget | None = None,
 ) -> RunOutput:
     """Run a program and commit what it left. Whoever calls holds a place in `room.runs`.
 
     `closing` gives the actions that belong into the committing transaction, such as finishing the run's record.
+    `budget` is the time of the answer that waits for this run; by default nothing waits.
     Errors: 400, 404, 409, 429, 499, 502, 503, 504; after each of them nothing of the run is kept.
     """
-    project = caller.project
-    inputs = resolve(room, project, data.files)
-    opened, made = _begin(room, project, data, inputs, cancel)
+    counted = Counted(data)
+    try:
+        output = _perform(room, caller, data, cancel, closing, budget or Budget(0), counted)
+    except BaseException as error:
+        counted.report(room.metrics, error)
+        raise
+    counted.report(room.metrics, None)
+    return output
+
+
+def _perform(
+    room: Room,
+    caller: Caller,
+    data: RunInput,
+    cancel: Cancel,
+    closing: Callable[[RunOutput], Sequence[Action]],
+    budget: Budget,
+    counted: Counted,
+) -> RunOutput:
+    inputs = resolve(room, caller.project, data.files)
+    opened, made = _begin(room, caller.project, data, inputs, cancel, budget)
     with _held(room, opened, made):
+        counted.locked()
         begun = room.clock()
         stored = workspace.manifest_of(room, opened.head)
         # What is no file, folder, link or pipe lasts to the end of its run only: it cannot be made again.
         base, notes = bring(room, opened, stored.without_kind("other"), inputs)
-        answer = _execute(room, _request(room, opened, data, base), cancel)
+        counted.brought(base)
+        asked = data.timeout or room.limits.run_ms
+        request = _request(room, opened, caller, data, base, budget.run_ms(asked))
+        answer = _execute(room, request, cancel, budget)
+        counted.answered(answer)
         merged = merge(base, _kept_bytes(room, opened, answer), answer.deleted)
         merged, more = _within(room, base, merged)
+        if request.limits.wall_ms < asked and (data.timeout is not None or answer.reason == "time"):
+            more = [*more, _shortened(room, request.limits.wall_ms, asked)]
         output = run_output(room, opened.session, answer, merged, [*inputs.notes, *notes], more)
         also = closing(output)
         if room.clock() - begun > workspace.grace_ms(room):
             # It waited so long for an executor that the janitor may take what it stored at its begin.
             raise Failure(Code.EXECUTOR_TIMEOUT)
         _commit(room, opened, None if merged.manifest == stored else merged.manifest, also)
+        counted.stored(answer, merged)
         return output
 
 
-def _begin(room: Room, project: str, data: RunInput, inputs: Inputs, cancel: Cancel) -> tuple[Opened, Sequence[Item]]:
+def _shortened(room: Room, given: int, asked: int) -> str:
+    """What stderr says of a run whose time the answer's own bound cut (exec.md A8.5, DESIGN §6)."""
+    within = f"an answer has to be ready in {room.limits.answer_ms} ms"
+    return f"workroom: the run time was limited to {given} ms, not {asked} ms: {within}; start it in the background"
+
+
+def _begin(
+    room: Room, project: str, data: RunInput, inputs: Inputs, cancel: Cancel, budget: Budget
+) -> tuple[Opened, Sequence[Item]]:
     """Choose the session (exec.md A8.3) and lock it; with the rows that were made for it, if it is a new one.
 
     A new one without a hint is stored only by the commit: nobody knows its id.
     """
 
-    def gone() -> bool:
-        return cancel.requested
+    def lock(session: str) -> Opened:
+        return workspace.lock(room, project, session, lambda: cancel.requested, budget.wait_ms(room.limits))
 
     if data.session_id is not None:
-        return workspace.lock(room, project, data.session_id, gone), ()
+        return lock(data.session_id), ()
     if data.runtime_session_hint is not None:
-        return _hinted(room, project, data.user_id or "", data.runtime_session_hint, gone)
+        return _hinted(room, project, data.user_id or "", data.runtime_session_hint, lock)
     if inputs.home is not None:
-        return workspace.lock(room, project, inputs.home, gone), ()
+        return lock(inputs.home), ()
     return workspace.fresh(room, project), ()
 
 
-def _hinted(room: Room, project: str, user: str, hint: str, gone: Callable[[], bool]) -> tuple[Opened, Sequence[Item]]:
+def _hinted(
+    room: Room, project: str, user: str, hint: str, lock: Callable[[str], Opened]
+) -> tuple[Opened, Sequence[Item]]:
     """The session that a hint points at, made and locked at once when there is none: another run may ask for it."""
     partition, sort = names.project(project), names.hint_row(user, hint)
     while True:
         item = room.state.get(partition, sort)
         if item is not None:
             try:
-                return workspace.lock(room, project, item.attributes["session"], gone), ()
+                return lock(item.attributes["session"]), ()
             except Failure as failure:
                 if failure.code is not Code.NOT_FOUND:
                     raise
@@ -154,7 +198,9 @@ def _commit(room: Room, opened: Opened, manifest: Manifest | None, also: Sequenc
         raise Failure(Code.IN_PROGRESS) from None
 
 
-def _request(room: Room, opened: Opened, data: RunInput, base: Manifest) -> wire.RunRequest:
+def _request(
+    room: Room, opened: Opened, caller: Caller, data: RunInput, base: Manifest, wall_ms: int
+) -> wire.RunRequest:
     limits = room.limits
     packs = {entry.blob for entry in base if entry.kind == "file" and 0 < entry.size <= limits.small_file_bytes}
     return wire.RunRequest(
@@ -164,13 +210,14 @@ def _request(room: Room, opened: Opened, data: RunInput, base: Manifest) -> wire
         code=data.code,
         args=tuple(data.args),
         limits=wire.RunLimits(
-            wall_ms=data.timeout or limits.run_ms,
+            wall_ms=wall_ms,
             **{name: getattr(limits, name) for name in wire.RunLimits.__slots__ if name != "wall_ms"},
         ),
         manifest=tuple(_sent(entry) for entry in base),
         reads=dict.fromkeys(base.blobs, ""),
         writes=tuple((workspace.new_key(opened), "") for _ in range(limits.write_grants)),
         repack=len(packs) > limits.packs,
+        tenant=names.tenant(room.secret, room.isolation, caller, data.user_id, opened.session),
     )
 
 
@@ -181,13 +228,18 @@ def _sent(entry: Entry) -> wire.Entry:
     )  # fmt: skip
 
 
-def _execute(room: Room, request: wire.RunRequest, cancel: Cancel) -> wire.RunAnswer:
+def _execute(room: Room, request: wire.RunRequest, cancel: Cancel, budget: Budget) -> wire.RunAnswer:
     """Run it once, never again, and judge the answer."""
-    cancel.bind(lambda: room.executor.cancel(request.run_id))
+
+    def stop() -> None:
+        room.executor.cancel(request.run_id)
+
+    cancel.bind(stop)
     if cancel.requested:
         raise Failure(Code.CANCELLED)
     try:
-        answer = room.executor.run(request)
+        with budget.enforced(stop):
+            answer = room.executor.run(request)
         judge(answer, request, lambda key: info.size if (info := room.objects.head(key)) else None)
     except ExecutorFailed as error:
         # Its words may be a program's: only the kind is logged.
@@ -197,7 +249,8 @@ def _execute(room: Room, request: wire.RunRequest, cancel: Cancel) -> wire.RunAn
         _LOG.error("run %s: its answer was refused: %s", request.run_id, error)
         raise Failure(Code.EXECUTOR_BROKEN) from error
     if answer.reason == "stopped":
-        raise Failure(Code.CANCELLED if cancel.requested else Code.EXECUTOR_BROKEN)
+        late = Code.EXECUTOR_TIMEOUT if budget.over else Code.EXECUTOR_BROKEN
+        raise Failure(Code.CANCELLED if cancel.requested else late)
     return answer
 
 

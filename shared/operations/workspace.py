@@ -20,6 +20,7 @@ from shared.domain.session import Head
 from shared.errors import Code, Failure
 from shared.limits import Limits
 from shared.operations import names
+from shared.operations.budget import Budget
 from shared.operations.room import Room
 from shared.store.ports import Action, Conflict, DeleteIf, Item, ObjectMissing, PutIf, PutNew, StoreUnavailable
 
@@ -142,13 +143,19 @@ def put_object(room: Room, opened: Opened, data: bytes) -> str:
     return key
 
 
-def waited(room: Room, attempt: Callable[[], Opened | None], gone: Callable[[], bool] = lambda: False) -> Opened:
+def waited(
+    room: Room,
+    attempt: Callable[[], Opened | None],
+    gone: Callable[[], bool] = lambda: False,
+    most_ms: int | None = None,
+) -> Opened:
     """Try until the session is free, with jitter, for as long as the wait allows; then 409 busy.
 
     The pauses grow to a tenth of the time waited, so that a crowd of waiters does not keep the store busy. `gone`
-    says that nobody waits any more: 499.
+    says that nobody waits any more: 499. `most_ms` bounds the wait; by default the limits do.
     """
     begun = time.monotonic()
+    most = (Budget(room.limits.answer_ms).wait_ms(room.limits) if most_ms is None else most_ms) / 1000
     while True:
         if gone():
             raise Failure(Code.CANCELLED)
@@ -156,13 +163,19 @@ def waited(room: Room, attempt: Callable[[], Opened | None], gone: Callable[[], 
         if opened is not None:
             return opened
         passed = time.monotonic() - begun
-        if passed >= room.limits.lock_wait_ms / 1000:
+        if passed >= most:
             raise Failure(Code.BUSY, retry_after=1)
         time.sleep(random.uniform(_POLL_S[0], max(_POLL_S[1], min(_SLOWER * passed, _SLOWEST_S))))
 
 
-def lock(room: Room, project: str, session: str, gone: Callable[[], bool] = lambda: False) -> Opened:
-    """Lock a live session, waiting while another run holds it. Errors: 404; 409 busy; 499."""
+def lock(
+    room: Room,
+    project: str,
+    session: str,
+    gone: Callable[[], bool] = lambda: False,
+    most_ms: int | None = None,
+) -> Opened:
+    """Lock a live session, waiting while another run holds it, as `waited`. Errors: 404; 409 busy; 499."""
 
     def attempt() -> Opened | None:
         opened = need(room, project, session)
@@ -175,7 +188,7 @@ def lock(room: Room, project: str, session: str, gone: Callable[[], bool] = lamb
             return None
         return Opened(project, session, version, head)
 
-    return waited(room, attempt, gone)
+    return waited(room, attempt, gone, most_ms)
 
 
 def renew(room: Room, opened: Opened) -> None:
