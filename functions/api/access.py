@@ -26,11 +26,12 @@ GONE = 499
 
 @dataclass(slots=True)
 class Entry:
-    """What one request's line says. `template` is None for an address that nothing serves."""
+    """What one request's line says. `template` and `operation`, the route's name, are None where nothing is served."""
 
     request_id: str
     method: str
     template: str | None = None
+    operation: str | None = None
     caller: Caller | None = None
     status: int = GONE
     bytes_in: int = 0
@@ -48,6 +49,7 @@ class Entry:
                     "request_id": self.request_id,
                     "method": self.method if self.method in _METHODS else "OTHER",
                     "route": self.template,
+                    "operation": self.operation,
                     "project": self.caller.project if self.caller else None,
                     "key": self.caller.key_id if self.caller else None,
                     "status": self.status,

@@ -83,6 +83,7 @@ class Door:
         path = raw_path(scope)
         found = self._table.match(path, scope["method"])
         entry.template = found.template
+        entry.operation = found.route.name if found.route is not None else None
         entry.caller = await self._caller(scope, found)
         if not found.methods:
             raise Failure(Code.NOT_FOUND)

@@ -154,7 +154,8 @@ NAMED: tuple[Named, ...] = (
         ),
         http=(
             "Always an attachment. One range of bytes is answered with 206. Wrong bytes break the answer off before "
-            "its end."
+            "its end. Behind a gateway, what is too large for it is answered with 302 to a short-lived address of "
+            "the store."
         ),
         sent={
             200: Sent(text="The whole file.", media={"application/octet-stream": _BYTES}, headers=_DOWNLOAD_HEADERS),
@@ -162,6 +163,12 @@ NAMED: tuple[Named, ...] = (
                 text="One range of the file.",
                 media={"application/octet-stream": _BYTES},
                 headers={**_DOWNLOAD_HEADERS, "Content-Range": "Which bytes of how many."},
+            ),
+            302: Sent(
+                text="The file is larger than this front door carries.",
+                headers={
+                    "Location": "Where it can be read for a minute; it needs no credential and must not be sent one."
+                },
             ),
             416: Sent(text="No byte of the range exists.", headers={"Content-Range": "How many bytes there are."}),
         },

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Generator
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from functions.api.access import ACCESS, ERRORS
 from functions.api.app import create_app
@@ -33,6 +34,7 @@ _FILES = 65_536
 _BACKLOG = 2_048
 
 Janitor = Callable[[], object]
+Around = Callable[[ASGIApp], ASGIApp]
 
 
 def check_address(settings: Settings) -> None:
@@ -54,11 +56,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def make_config(settings: Settings, room: Room) -> tuple[uvicorn.Config, Workers]:
-    """uvicorn's configuration for the application, and the application's threads."""
+def make_config(settings: Settings, room: Room, around: Around | None = None) -> tuple[uvicorn.Config, Workers]:
+    """uvicorn's configuration for the application, in the middleware `around` it, and the application's threads."""
     app = create_app(room, settings)
     config = uvicorn.Config(
-        app,
+        app if around is None else around(app),
         host=settings.host,
         port=settings.port,
         loop="uvloop",
@@ -120,7 +122,7 @@ def serve(settings: Settings, room: Room, janitor: Janitor | None = None) -> Non
     The caller closes the room. Errors: BadSetting, also when the address cannot be had.
     """
     check_address(settings)
-    listener = _listener(settings)
+    listener = listen(settings)
     _raise_file_limit()
     _log_to_stdout(settings.log_level)
     config, workers = make_config(settings, room)
@@ -137,7 +139,8 @@ def serve(settings: Settings, room: Room, janitor: Janitor | None = None) -> Non
             sweeper.join(timeout=10)
 
 
-def _listener(settings: Settings) -> socket.socket:
+def listen(settings: Settings) -> socket.socket:
+    """The socket of `host` and `port`. Errors: BadSetting."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)

@@ -16,6 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from functions.api.addresses import decoded
 from functions.api.answers import answer, compact, output_bytes
 from functions.api.disposition import attachment, boundary
+from functions.api.elsewhere import place_of
 from functions.api.headers import content_length, single
 from functions.api.jsonbody import pieces
 from functions.api.multipart import Fields, Form
@@ -23,13 +24,14 @@ from functions.api.ranges import requested
 from functions.api.typed import Handler, caller_of
 from functions.api.workers import Workers
 from shared.errors import Code, Failure, invalid
-from shared.operations.base import Call, Sparse
+from shared.operations.base import Call, Sparse, admitted
 from shared.operations.grants import finish_grant, open_grant
 from shared.operations.room import Room
 from shared.operations.transfer import UploadOutput, check_session, open_file, upload
 from shared.store.ports import ObjectMissing, Stage
 
 _CHUNK = 512 * 1024
+_QUIET = {"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
 _FORM_EXTRA = 2 * 1024 * 1024
 
 
@@ -96,7 +98,7 @@ def upload_handler(room: Room, workers: Workers, *, batch: bool) -> Handler:
 
 
 def download_handler(room: Room, workers: Workers) -> Handler:
-    """`GET …/download/{session_id}/{file_id}`: the bytes, or one range of them."""
+    """`GET …/download/{session_id}/{file_id}`: the bytes, one range of them, or where they are."""
 
     async def handle(request: Request) -> Response:
         params = decoded(request.path_params)
@@ -121,6 +123,9 @@ def download_handler(room: Room, workers: Workers) -> Handler:
         status = 206 if span.partial else 200
         if request.method == "HEAD":
             return Response(b"", status, headers)
+        elsewhere = await place_of(room, workers, admitted(call).project, params["session_id"], found, span.length)
+        if elsewhere is not None:
+            return Response(b"", 302, {"Location": elsewhere, "Cache-Control": "no-store", **_QUIET})
         source = found.pieces(room, span.start, span.length)
         try:
             first = await workers.quick(_next, source)

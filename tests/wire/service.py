@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 
+from functions.api.aws import Front
 from functions.api.serve import Server, make_config
 from functions.room import deployment_secret
 from shared.domain.session import Owner
@@ -26,6 +27,8 @@ from shared.operations.grants import SelfGrants
 from shared.operations.room import Gate, Room, now_ms
 from shared.settings import Settings
 from shared.store.local import open_local
+from tests.gateway.front import Environments, gateway
+from tests.gateway.shapes import Kind
 from tests.wire.scripted import Scripted
 
 
@@ -40,6 +43,11 @@ def _operator() -> Any:
     from shared.identity import Caller  # noqa: PLC0415
 
     return Caller("operator", "operator")
+
+
+Door = Literal["local", "http-api", "function-url"]
+DOORS: tuple[Door, ...] = ("local", "http-api", "function-url")
+"""The front doors that this suite drives: uvicorn, and the Lambda handler behind what AWS has in front of it."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +80,7 @@ class Service:
     key: str
     other_key: str
     room: Room
+    door: Door = "local"
 
     @property
     def url(self) -> str:
@@ -158,9 +167,18 @@ def open_test_room(folder: Path, limits: Limits, executor: Executor, *, clock: C
 
 
 @contextlib.contextmanager
-def serving(room: Room, settings: Settings | None = None, *, keys: bool = True) -> Iterator[Service]:
-    """Serve a room in a thread of this process, exactly as `serve` configures it."""
+def serving(
+    room: Room, settings: Settings | None = None, *, keys: bool = True, door: Door = "local"
+) -> Iterator[Service]:
+    """Serve a room in this process, exactly as `serve` or the function does."""
     settings = settings or Settings(port=0, dev_key=False)
+    with _uvicorn(room, settings) if door == "local" else _function(room, settings, door) as (host, port):
+        first, second = (make_key(room, "first"), make_key(room, "second")) if keys else ("", "")
+        yield Service(host, port, first, second, room, door)
+
+
+@contextlib.contextmanager
+def _uvicorn(room: Room, settings: Settings) -> Iterator[tuple[str, int]]:
     config, workers = make_config(settings, room)
     ready = threading.Event()
     where: list[tuple[str, int]] = []
@@ -174,12 +192,27 @@ def serving(room: Room, settings: Settings | None = None, *, keys: bool = True) 
     thread.start()
     try:
         assert ready.wait(20), "the service did not start"
-        first, second = (make_key(room, "first"), make_key(room, "second")) if keys else ("", "")
-        yield Service(where[0][0], where[0][1], first, second, room)
+        yield where[0]
     finally:
         server.should_exit = True
         thread.join(40)
         assert not thread.is_alive(), "the service did not end"
+        room.background.shutdown(wait=True)
+        room.executor.close()
+
+
+@contextlib.contextmanager
+def _function(room: Room, settings: Settings, door: Kind) -> Iterator[tuple[str, int]]:
+    """Environments of the function on one store: each with a room of its own, as processes of their own have."""
+
+    def environment() -> Front:
+        one = replace(room, owner=Owner(secrets.token_hex(8), secrets.token_hex(8)), runs=Gate(room.limits.run_queue))
+        return Front(lambda: one, lambda: settings)
+
+    try:
+        with gateway(door, Environments(environment)) as where:
+            yield where
+    finally:
         room.background.shutdown(wait=True)
         room.executor.close()
 

@@ -1,0 +1,1 @@
+"""The streaming function: the application under uvicorn, behind Lambda Web Adapter and a function URL."""
