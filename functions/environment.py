@@ -6,6 +6,7 @@ draw names and random bits of its own; a room that could not be opened is tried 
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -15,7 +16,9 @@ from dataclasses import replace
 from functions.room import open_room
 from functions.telemetry import EmfMetrics
 from shared.operations.room import Room
-from shared.settings import Settings
+from shared.settings import BadSetting, Settings
+
+_LOG = logging.getLogger("workroom.settings")
 
 
 class Environment:
@@ -31,7 +34,11 @@ class Environment:
         """The settings. Errors: BadSetting."""
         with self._lock:
             if self._settings is None:
-                self._settings = Settings.read(os.environ)
+                try:
+                    self._settings = Settings.read(os.environ)
+                except BadSetting as error:
+                    _LOG.error("%s", error)
+                    raise
             return self._settings
 
     def room(self) -> Room:

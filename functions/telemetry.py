@@ -132,7 +132,8 @@ def install(service: str, stream: TextIO | None = None) -> Telemetry:
     if _INSTALLED is None:
         level = os.environ.get("WORKROOM_LOG_LEVEL", "info").upper()
         handler = logging.StreamHandler(stream or sys.stdout)
-        logger = Logger(service=_OURS, level=level, logger_handler=handler, logger_formatter=Lines(utc=True))
+        lines = Lines(utc=True, use_rfc3339=True)
+        logger = Logger(service=_OURS, level=level, logger_handler=handler, logger_formatter=lines)
         logger.append_keys(service=service)
         logging.getLogger(_OURS).propagate = False
         _INSTALLED = Telemetry(service, logger, _tracer(service))

@@ -4,8 +4,8 @@
                                         └── not queued any more: nothing to run; an end that is there is announced again
 
 The queue is not believed: only a record that `exec.start` wrote and nobody has claimed is run, with the input that it
-holds. A message comes again only where the store could not be reached; what the run itself meets is its end, and is
-stored as that.
+holds. A message comes again only where the store could not be reached, or this process takes no more runs; what the
+run itself meets is its end, and is stored as that.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from functions.environment import HERE, within
 from functions.telemetry import REQUESTS, function, remaining_ms, request_id
 from functions.worker.announce import Announcer, EventBridge, Silent
 from shared.domain.ids import is_project, is_short_id
+from shared.errors import Failure
 from shared.operations import queued, records
 from shared.operations.room import Room
 from shared.store.ports import StoreUnavailable
@@ -56,7 +57,7 @@ def _done(row: dict[str, Any], context: object) -> bool:
         room = HERE.room()
         status = _run(within(room, remaining_ms(context)), project, run_id)
     except Exception as error:
-        if not isinstance(error, StoreUnavailable):
+        if not isinstance(error, Failure | StoreUnavailable):
             unexpected(request_id(context), error)
         _log(project, run_id, "again", begun)
         return False

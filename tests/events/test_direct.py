@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from functions import environment
+from functions import batch, environment
 from functions.direct import app
 from functions.direct.once import KEYED, OWN, REPEATABLE
 from shared.operations.all import operations
@@ -16,7 +16,7 @@ from shared.operations.base import Call
 from shared.store.ports import StoreUnavailable
 from tests.events.samples import PROJECT, Context, Stage
 from tests.wire.scripted import program
-from tests.wire.service import make_key, open_test_room
+from tests.wire.service import eventually, make_key, open_test_room
 
 RUN = {"lang": "py", "code": program(stdout="out", write={"a": "1"})}
 FORBIDDEN = {"status": 403, "body": {"error": "forbidden", "message": "This operation needs an admitted caller."}}
@@ -223,11 +223,11 @@ def test_a_message_that_comes_again_is_one_execution(stage: Stage) -> None:
     batch = sqs(stage.ask("exec.run", RUN), stage.ask("exec.start", RUN), stage.ask("exec.run", RUN))
     for _ in range(3):
         assert again(ask(batch)) == []
-    assert stage.executor.started == 3
+    eventually(lambda: stage.executor.started == 3)
     other = sqs(stage.ask("exec.run", {**RUN, "args": ["x"]}))
     other["Records"][0]["messageId"] = "else"
     ask(other)
-    assert stage.executor.started == 4
+    eventually(lambda: stage.executor.started == 4)
 
 
 def test_a_message_that_comes_while_its_run_goes_on_comes_again(stage: Stage) -> None:
@@ -283,7 +283,8 @@ def test_where_the_room_cannot_be_opened_the_answer_says_so_and_the_next_call_tr
     monkeypatch.setattr(app, "HERE", fresh)
     event = stage.ask("exec.run", RUN)
     assert ask(event)["body"] == {"error": "store_unavailable", "message": "The store cannot be reached at the moment."}
-    assert again(ask(sqs(event))) == ["m0"]
+    monkeypatch.setattr(batch, "HERE", fresh)
+    assert again(ask(sqs(event, event))) == ["m0", "m1"]
     monkeypatch.setattr(environment, "open_room", lambda *_, **__: stage.room)
     assert ask(event)["status"] == 200
     assert fresh.room() is stage.room
@@ -301,3 +302,14 @@ def test_a_key_that_was_revoked_is_no_credential(stage: Stage) -> None:
     revoke = operations()["keys.revoke"]
     revoke.run(stage.room, operator, revoke.parse({"id": ident}))
     assert ask(event) == FORBIDDEN
+
+
+def test_a_setting_that_cannot_be_read_is_named_in_the_log_and_not_to_the_caller(
+    monkeypatch: pytest.MonkeyPatch, stage: Stage, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(app, "HERE", environment.Environment())
+    monkeypatch.setenv("WORKROOM_RUN_MS", "soon")
+    answer = ask(stage.ask("health.get"))
+    assert (answer["status"], answer["body"]["error"]) == (500, "internal_error")
+    assert "WORKROOM_RUN_MS" not in json.dumps(answer)
+    assert "WORKROOM_RUN_MS" in capfd.readouterr().out

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import boto3
@@ -12,6 +13,7 @@ from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 from botocore.stub import Stubber
 
 from functions import environment
+from functions.direct import app as direct
 from functions.worker import app
 from functions.worker.announce import EventBridge, Silent
 from functions.worker.client import patience
@@ -20,8 +22,9 @@ from shared.operations import queued
 from shared.operations.exec_models import RunRecord
 from shared.operations.room import Room
 from shared.store.ports import StoreUnavailable
-from tests.events.samples import Context, Stage
+from tests.events.samples import SETTINGS, Context, Stage
 from tests.events.test_direct import again, sqs
+from tests.wire.scripted import program
 
 RUN = "r" * 21
 OTHER = "s" * 21
@@ -129,6 +132,57 @@ def test_a_redelivery_announces_the_stored_end_again_and_runs_nothing(stage: Sta
         assert again(app.handler(sqs(message(values["run_id"])), Context())) == []
     assert told == [("first", values["run_id"], "finished")] * 2
     assert stage.executor.started == before
+
+
+class Queue:
+    """A run queue that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, str]] = []
+
+    def send(self, message: Mapping[str, str]) -> None:
+        self.sent.append(dict(message))
+
+
+@pytest.fixture
+def queue(stage: Stage) -> Iterator[Queue]:
+    """The environment's room, with a queue behind it."""
+    made = Queue()
+    with environment.HERE.using(replace(stage.room, queue=made), SETTINGS):
+        yield made
+
+
+@pytest.mark.parametrize(("script", "status"), [({"stdout": "late"}, "finished"), ({"fail": "broken"}, "failed")])
+def test_a_run_that_was_started_through_the_direct_door_is_run_once_by_the_worker(
+    stage: Stage, queue: Queue, told: list[Any], script: dict[str, Any], status: str
+) -> None:
+    start = stage.ask("exec.start", {"lang": "py", "code": program(**script)})
+    batch = sqs(start)
+    for _ in range(2):
+        assert again(direct.handler(batch, Context())) == []
+    (named,) = queue.sent
+    assert set(named) == {"project", "run_id"}
+    assert stage.executor.started == 0
+    for _ in range(3):
+        assert again(app.handler(sqs(named, named), Context())) == []
+    assert stage.executor.started == 1
+    assert set(told) == {("first", named["run_id"], status)}
+    found = direct.handler(stage.ask("runs.get", {"run_id": named["run_id"]}), Context())["body"]
+    assert found["status"] == status
+    assert found.get("result", {}).get("stdout", "") == script.get("stdout", "")
+    assert found.get("error", {}).get("error", "") == ("executor_failed" if status == "failed" else "")
+
+
+def test_a_message_waits_while_this_process_takes_no_more_runs(stage: Stage, queue: Queue, told: list[Any]) -> None:
+    direct.handler(stage.ask("exec.start", {"lang": "py", "code": program()}), Context())
+    (named,) = queue.sent
+    for _ in range(stage.room.limits.run_queue):
+        stage.room.runs.take("first")
+    assert again(app.handler(sqs(named), Context())) == ["m0"]
+    for _ in range(stage.room.limits.run_queue):
+        stage.room.runs.leave("first")
+    assert again(app.handler(sqs(named), Context())) == []
+    assert told == [("first", named["run_id"], "finished")]
 
 
 def test_where_there_is_no_bus_nobody_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
