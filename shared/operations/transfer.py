@@ -25,9 +25,9 @@ from shared.store.ports import Action, DigestMismatch, Stage
 class UploadedFile(Sparse):
     """One file of an upload."""
 
-    fileId: str = Field(description="Id of the file; empty where it was refused.")
+    fileId: str | None = Field(None, description="Id of the file; left out where it was refused.")
     filename: str = Field(description="Relative path under which it is stored.")
-    id: str = Field(description="The same id.")
+    id: str | None = Field(None, description="The same id.")
     name: str = Field(description="The same path.")
     size: int = Field(description="Size in bytes.")
     status: str | None = Field(None, description="Of a batch: success or error.")
@@ -186,7 +186,7 @@ def output(
             UploadedFile(fileId=ident, filename=entry.path, id=ident, name=entry.path, size=entry.size, status=success)
         )
     rows += [
-        UploadedFile(fileId="", filename=name, id="", name=name, size=0, status="error", error=why)
+        UploadedFile(fileId=None, filename=name, id=None, name=name, size=0, status="error", error=why)
         for name, why in refused
     ]
     return UploadOutput(

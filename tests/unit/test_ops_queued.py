@@ -196,6 +196,7 @@ def test_the_caller_who_started_it_is_the_one_it_runs_for(house: House, queue: Q
     tenants = {request.tenant for request in [*other.executor.requests, *house.executor.requests]}
     assert len(other.executor.requests) == 2
     assert len(tenants) == 1, "one subject, one tenant, whoever runs it"
+    assert "" not in tenants
 
 
 @pytest.mark.parametrize("kind", ["unavailable", "broken", "timeout", "throttled"])

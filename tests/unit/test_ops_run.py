@@ -315,6 +315,7 @@ def test_many_lost_files_do_not_drown_the_programs_own_words(house: House) -> No
         ("unavailable", 503, "executor_unavailable"),
         ("broken", 502, "executor_failed"),
         ("timeout", 504, "executor_timeout"),
+        ("throttled", 429, "rate_limited"),
     ],
 )
 @pytest.mark.parametrize("where", ["new", "session", "hint"])
@@ -336,6 +337,15 @@ def test_A12_an_executor_that_fails_commits_nothing(
     assert (head.attributes["inline"], head.attributes["lock"]) == (version.attributes["inline"], None)
     house.executor.fail = None
     assert house.run(write("b"), **data).code == 0
+
+
+@pytest.mark.parametrize(("told", "after"), [(7, 7), (None, 1)])
+def test_a_throttled_executor_says_when_to_come_again(house: House, told: int | None, after: int) -> None:
+    house.executor.fail = ExecutorFailed("throttled", "", told)
+    failure = refused(house)
+    assert failure.headers() == {"Retry-After": str(after)}
+    assert failure.body()["retry_after_seconds"] == after
+    assert house.state.transactions == []
 
 
 def test_an_answer_that_breaks_the_contract_commits_nothing(house: House) -> None:

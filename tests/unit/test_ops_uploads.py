@@ -86,8 +86,7 @@ def test_a_batch_with_refusals_is_a_partial_success(house: House) -> None:
     )
     assert (answer["message"], answer["succeeded"], answer["failed"]) == ("partial_success", 1, 1)
     assert answer["files"][1] == {
-        "fileId": "", "filename": "../x", "id": "", "name": "../x", "size": 0, "status": "error",
-        "error": "`filename` must be canonical",
+        "filename": "../x", "name": "../x", "size": 0, "status": "error", "error": "`filename` must be canonical",
     }  # fmt: skip
 
 
