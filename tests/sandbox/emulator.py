@@ -6,8 +6,10 @@ it, one call at a time: several at once end the emulator. `python -m tests.sandb
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import shutil
@@ -124,8 +126,16 @@ def _compile(folder: Path) -> None:
     )  # fmt: skip
 
 
-def _code(top: Path) -> None:
-    """The part of a root that is ours: the function, the jail, the emulator, and the links of the image."""
+@functools.cache
+def _code() -> Path:
+    """The part of a root that is ours: the function, the jail, the emulator, and the links of the image.
+
+    Made once in a process, gone with it.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="workroom-function-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    top = folder / "top"
+    top.mkdir(mode=0o755)
     for name in _CODE:
         source, target = PROJECT / name, top / "opt" / "workroom" / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -144,17 +154,15 @@ def _code(top: Path) -> None:
     for name in ("mnt/data", "workspace"):
         (top / name).symlink_to("/tmp/workspace")
     (top / "program").symlink_to("/tmp/program")
-    for folder in [path for path in top.rglob("*") if path.is_dir() and not path.is_symlink()]:
-        folder.chmod(0o755)
+    for path in [path for path in top.rglob("*") if path.is_dir() and not path.is_symlink()]:
+        path.chmod(0o755)
+    return top
 
 
 @contextlib.contextmanager
 def emulated(config: Config, **settings: str) -> Iterator[Emulated]:
     """Start it, end it by its process id. `settings` are added to the function's environment."""
     folder = Path(tempfile.mkdtemp(prefix="workroom-rie-"))
-    top = folder / "top"
-    top.mkdir(mode=0o755)
-    _code(top)
     port, api = _free(), _free()
     env = {
         "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONPATH": "/opt/ric:/opt/workroom",
@@ -163,7 +171,7 @@ def emulated(config: Config, **settings: str) -> Iterator[Emulated]:
         "AWS_REGION": "eu-central-1", **CANARIES, **config.settings, **settings,
     }  # fmt: skip
     how = {
-        "lowers": [str(top), str(runtime_client()), str(find_root(tools.cache()))],
+        "lowers": [str(_code()), str(runtime_client()), str(find_root(tools.cache()))],
         "tmp_bytes": 1 << 30,
         "shm": config.shm,
         "uid": UID,
@@ -192,6 +200,13 @@ def emulated(config: Config, **settings: str) -> Iterator[Emulated]:
             process.kill()
             process.wait()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def address(config: Config = LIKE_LAMBDA, **settings: str) -> Iterator[str]:
+    """The same as an address alone."""
+    with emulated(config, **settings) as made:
+        yield made.url
 
 
 def _wait(process: subprocess.Popen[bytes], port: int, made: Emulated) -> None:
