@@ -12,6 +12,7 @@ from shared.operations import queued, records, workspace
 from shared.operations.base import Call, Route, admitted, operation
 from shared.operations.budget import Budget
 from shared.operations.exec_models import RunId, RunInput, RunOutput, RunRecord
+from shared.operations.fit import fitted, fitted_record
 from shared.operations.room import Room
 from shared.operations.run import perform
 from shared.operations.texts import bounded, check_path
@@ -41,6 +42,11 @@ def run(room: Room, call: Call, data: RunInput) -> RunOutput:
     """
     budget = Budget(room.limits.answer_ms)
     check(room, data)
+    return fitted(_run(room, call, data, budget), room.limits.answer_bytes)
+
+
+def _run(room: Room, call: Call, data: RunInput, budget: Budget) -> RunOutput:
+    """The whole answer, from a run or stored by an earlier one."""
     caller, project = admitted(call), call.project
     if call.idempotency_key is None:
         with room.runs.enter(project):
@@ -121,7 +127,7 @@ def get_run(room: Room, call: Call, data: RunId) -> RunRecord:
     found = queued.told(room, call.project, data.run_id)
     if found is None:
         raise Failure(Code.NOT_FOUND, "No such run.")
-    return found
+    return fitted_record(found, room.limits.answer_bytes)
 
 
 def _in_background(room: Room, caller: Caller, data: RunInput, owned: records.Record) -> None:
