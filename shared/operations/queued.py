@@ -17,10 +17,11 @@ from shared.errors import Code, Failure
 from shared.identity import Caller
 from shared.operations import records
 from shared.operations.base import Cancel
+from shared.operations.budget import Budget
 from shared.operations.exec_models import RunInput, RunOutput, RunRecord
 from shared.operations.room import Room, RunQueue
 from shared.operations.run import perform
-from shared.store.ports import Conflict, StoreUnavailable
+from shared.store.ports import Action, Conflict, StoreUnavailable
 
 _LOG = logging.getLogger("workroom.run")
 
@@ -47,7 +48,10 @@ def resume(room: Room, project: str, run_id: str) -> RunRecord | None:
     One that waited too long is not run: it has failed, and that is the answer. A failure of ours is stored as such and
     never run again. Errors: 429 while this process takes no more runs, and StoreUnavailable; after a 429 the record is
     as it was, so it may be asked for again, and after the other that does no harm.
+
+    `Limits.answer_ms` is here what is left of the worker's own time: the run ends, and its end is stored, before that.
     """
+    budget = Budget(room.limits.answer_ms)
     if not is_project(project):
         return None
     with room.runs.enter(project):
@@ -56,7 +60,7 @@ def resume(room: Room, project: str, run_id: str) -> RunRecord | None:
             return None
         if claim.owned is None:
             return told(room, project, run_id)
-        conclude(room, claim.caller, claim.input, claim.owned)
+        conclude(room, claim.caller, claim.input, claim.owned, budget)
     return told(room, project, run_id)
 
 
@@ -71,7 +75,13 @@ def told(room: Room, project: str, run_id: str) -> RunRecord | None:
     return RunRecord(id=run_id, status=state, error=result if state == "failed" else None)
 
 
-def conclude(room: Room, caller: Caller, data: RunInput | dict[str, object], owned: records.Record) -> None:
+def conclude(
+    room: Room,
+    caller: Caller,
+    data: RunInput | dict[str, object],
+    owned: records.Record,
+    budget: Budget | None = None,
+) -> None:
     """Run it and write the record's end, whatever happens: a caller that asks never waits for nothing.
 
     The client that started it is gone by design: nothing but the service's end stops it. Errors: StoreUnavailable, when
@@ -80,7 +90,11 @@ def conclude(room: Room, caller: Caller, data: RunInput | dict[str, object], own
     with records.in_hand(room, owned):
         try:
             run = data if isinstance(data, RunInput) else RunInput.model_validate(data)
-            perform(room, caller, run, Cancel(), lambda output: [records.finished(room, owned, output.model_dump())])
+
+            def closing(output: RunOutput) -> list[Action]:
+                return [records.finished(room, owned, output.model_dump())]
+
+            perform(room, caller, run, Cancel(), closing, budget)
             return
         except Failure as error:
             failure = error

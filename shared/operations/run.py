@@ -103,7 +103,7 @@ def _perform(
 def _shortened(room: Room, given: int, asked: int) -> str:
     """What stderr says of a run whose time the answer's own bound cut (exec.md A8.5, DESIGN §6)."""
     within = f"an answer has to be ready in {room.limits.answer_ms} ms"
-    return f"workroom: the run time was limited to {given} ms, not {asked} ms: {within}; start it in the background"
+    return f"workroom: the run time was limited to {given} ms, not {asked} ms: {within}"
 
 
 def _begin(

@@ -45,6 +45,10 @@ def test_what_is_inline_fits_where_it_goes() -> None:
     assert LIMITS.inline_bytes * 4 / 3 + LIMITS.stdout_bytes + LIMITS.stderr_bytes <= 6 * 10**6 + 2 * MIB
 
 
+def test_K19_no_project_can_take_more_than_half_of_the_places() -> None:
+    assert LIMITS.project_runs <= LIMITS.run_queue / 2
+
+
 def test_a_stream_is_cut_before_it_is_a_flood() -> None:
     assert max(LIMITS.stdout_bytes, LIMITS.stderr_bytes) < LIMITS.flood_bytes
 
@@ -53,6 +57,7 @@ def test_times_hold_one_another() -> None:
     assert LIMITS.run_ms <= LIMITS.run_ms_max
     assert LIMITS.lease_ms < LIMITS.run_ms_max < LIMITS.lock_wait_ms
     assert LIMITS.grant_ms < LIMITS.record_ms
+    assert LIMITS.queue_ms + LIMITS.run_ms_max + LIMITS.lock_wait_ms < LIMITS.record_ms
     assert LIMITS.run_ms_max + LIMITS.lock_wait_ms < LIMITS.session_ms
 
 

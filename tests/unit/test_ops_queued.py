@@ -366,6 +366,21 @@ def test_a_commit_whose_answer_was_lost_is_told_as_finished(house: House, queue:
     assert len(other.executor.requests) == 1
 
 
+def test_a_worker_of_bounded_time_stores_the_end_before_it_is_over(house: House, queue: Queue) -> None:
+    ids = [start(house, timeout=60_000) for _ in range(2)]
+    other = worker(house)
+    for run_id, left_ms, status in ((ids[0], 10_000, "finished"), (ids[1], 3_100, "failed")):
+        room = replace(other.room, limits=replace(other.room.limits, answer_ms=left_ms))
+        done = resume(room, "one", run_id)
+        assert done is not None
+        assert done.status == status
+        assert told(house, run_id) == done
+        if done.result is not None:
+            assert "limited to" in done.result.stderr
+    assert 5_000 <= other.executor.requests[0].limits.wall_ms <= 7_000
+    assert len(other.executor.requests) == 1
+
+
 def test_an_unexpected_error_is_stored_without_its_words(house: House, queue: Queue) -> None:
     def script(desk: Desk) -> None:
         raise RuntimeError("secret /path")
