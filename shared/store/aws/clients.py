@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import boto3
 from botocore.config import Config
 
+from shared.store.aws import answers
+
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
@@ -65,10 +67,13 @@ def make_clients(
             response_checksum_validation="when_required",
         )
     )
-    return Clients(
+    clients = Clients(
         session.client("dynamodb", region_name=region, endpoint_url=endpoint, config=state),
         session.client("s3", region_name=region, endpoint_url=endpoint, config=objects),
     )
+    clients.dynamodb.meta.events.register("before-parse.dynamodb", answers.check)
+    clients.s3.meta.events.register("before-parse.s3", answers.check)
+    return clients
 
 
 def _config(read_seconds: float) -> Config:

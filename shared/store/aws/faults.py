@@ -6,9 +6,10 @@ import enum
 import random
 import time
 
-from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError, IncompleteReadError
 from botocore.parsers import ResponseParserError
 
+from shared.store.aws.answers import BrokenAnswer
 from shared.store.ports import StoreUnavailable
 
 Failed = (BotoCoreError, ClientError, ResponseParserError)
@@ -36,6 +37,7 @@ _BUSY = frozenset(
     }
 )
 _LOST = frozenset({"TransactionInProgressException"})
+_NO_ANSWER = (ConnectionError, HTTPClientError, IncompleteReadError, ResponseParserError, BrokenAnswer)
 
 
 class Fault(enum.Enum):
@@ -72,7 +74,7 @@ def judge(error: Exception) -> Fault:
         if code in _LOST or not 400 <= status < 500:
             return Fault.LOST
         return Fault.REFUSED
-    if isinstance(error, ConnectionError | HTTPClientError | ResponseParserError):
+    if isinstance(error, _NO_ANSWER):
         return Fault.LOST
     return Fault.REFUSED
 

@@ -1,0 +1,1 @@
+"""What goes wrong between a client and a store, on purpose."""
