@@ -194,6 +194,10 @@ def test_a_body_at_its_limit_is_taken_and_above_it_is_400_naming_the_limit(small
                 "error": "invalid_request",
                 "message": f"`body` must not be longer than {limit} bytes",
             }
+
+
+@pytest.mark.doors("local", why="a gateway waits for the whole body before it makes an event")
+def test_an_announced_length_above_the_limit_is_refused_before_the_body(small: Service) -> None:
     head = f"POST /v1/exec HTTP/1.1\r\nHost: h\r\nX-API-Key: {small.key}\r\nContent-Length: 99999999999\r\n\r\n"
     assert small.send(head.encode()).status == 400
 
@@ -238,7 +242,9 @@ def test_a_member_of_the_query_that_is_sent_twice_is_400(service: Service) -> No
 @pytest.mark.parametrize("bomb", ["[]", "{}", '""', "0", '{"a":[""]}'])
 def test_a_body_of_very_many_values_is_refused_before_it_is_read(service: Service, bomb: str) -> None:
     code = json.dumps(program())
-    many = ",".join([bomb] * (7_000_000 // (len(bomb) + 1)))
+    # An event has 6 MB, in which each quote has an escape.
+    size = 7_000_000 if service.door == "local" else 2_500_000
+    many = ",".join([bomb] * (size // (len(bomb) + 1)))
     answer = service.ask("POST", "/v1/exec", body=f'{{"lang":"py","code":{code},"x":[{many}]}}'.encode())
     assert answer.status == 400
     assert json.loads(answer.body)["message"].startswith("`body` must not hold more than 100000 values")

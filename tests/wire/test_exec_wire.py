@@ -16,7 +16,7 @@ import pytest
 from shared.errors import Code
 from shared.limits import Limits
 from tests.wire.scripted import Scripted, program
-from tests.wire.service import Service, eventually, open_test_room, read_answer, serving, sessions
+from tests.wire.service import Door, Service, eventually, open_test_room, read_answer, serving, sessions
 
 ID = re.compile(r"[A-Za-z0-9_-]{21}")
 BASES = ("/v1/exec", "/v1/exec/exec")
@@ -288,6 +288,7 @@ def post_raw(service: Service, sock: socket.socket, content: bytes, *more: str) 
     sock.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + content)
 
 
+@pytest.mark.doors("local", why="an event cannot be taken back: nobody tells the function that its client went away")
 def test_a_closed_socket_stops_the_program(service: Service) -> None:
     before = len(service.executor.stopped), sessions(service.room)
     with service.connect() as sock:
@@ -299,6 +300,7 @@ def test_a_closed_socket_stops_the_program(service: Service) -> None:
     assert sessions(service.room) == before[1]
 
 
+@pytest.mark.doors("local", why="no closed socket reaches the function at all")
 def test_a_closed_socket_does_not_stop_a_run_that_has_an_idempotency_key(service: Service) -> None:
     headers = {"Idempotency-Key": "goes on"}
     sent = json.dumps(body(wait=0.5, stdout="kept")).encode()
@@ -314,6 +316,7 @@ def test_a_closed_socket_does_not_stop_a_run_that_has_an_idempotency_key(service
     assert len(service.executor.stopped) == stopped
 
 
+@pytest.mark.doors("local", why="connections end at the gateway")
 def test_the_next_request_on_a_connection_does_not_stop_the_first(service: Service) -> None:
     """A pipelined request is no closed socket."""
     content = json.dumps(body(wait=0.3, stdout="first")).encode()
@@ -331,9 +334,10 @@ def post(service: Service, content: dict[str, Any]) -> int:
         return client.post("/v1/exec", json=content).status_code
 
 
-def test_more_runs_than_the_queue_holds_are_429_and_starve_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.doors("local", why="each call has an environment of its own there; the platform bounds how many")
+def test_more_runs_than_the_queue_holds_are_429_and_starve_nothing_else(tmp_path: Path, door: Door) -> None:
     room = open_test_room(tmp_path, Limits(run_queue=3), Scripted())
-    with serving(room) as service, service.client() as client:
+    with serving(room, door=door) as service, service.client() as client:
         running = [threading.Thread(target=post, args=(service, body(wait=20))) for _ in range(3)]
         for thread in running:
             thread.start()

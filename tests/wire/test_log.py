@@ -16,7 +16,8 @@ from tests.wire.service import Service, eventually
 
 SECRET = "s3cr3t-marker"
 MEMBERS = {
-    "time", "event", "request_id", "method", "route", "project", "key", "status", "whole", "ms", "bytes_in", "bytes_out"
+    "time", "event", "request_id", "method", "route", "operation", "project", "key", "status", "whole", "ms",
+    "bytes_in", "bytes_out",
 }  # fmt: skip
 
 
@@ -77,6 +78,7 @@ def test_a_request_is_one_line_with_the_template_and_who_asked(service: Service,
     assert first["whole"] is True
     assert 0 <= first["ms"] < 60_000
     assert second["route"] == "/v1/files/{session_id}"
+    assert (first["operation"], second["operation"]) == ("exec.run", "files.list")
 
 
 def test_K20_nothing_that_a_caller_or_a_program_wrote_is_logged(service: Service, lines: list[str]) -> None:

@@ -115,9 +115,6 @@ def test_H5_a_foreign_file_in_a_run_gets_the_same_answer_as_an_unknown_one(
 HOSTILE = [
     "..",
     "%2e%2e",
-    "%2E%2E%2f%2E%2E",
-    "..%2f..%2fp%2fsecond",
-    "a%2fb",
     "%00",
     "a%00b",
     "%",
@@ -140,10 +137,21 @@ HOSTILE = [
     "*",
     "'%20OR%201=1--",
 ]
+WITH_SLASHES = ["%2E%2E%2f%2E%2E", "..%2f..%2fp%2fsecond", "a%2fb", "%2f", "a%2F"]
 
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_K12_an_id_that_cannot_be_one_is_404_on_every_route(service: Service, app: FastAPI, value: str) -> None:
+    must_be_no_id(service, app, value)
+
+
+@pytest.mark.doors("local", "function-url", why="an HTTP API decodes the path: what is left is another address there")
+@pytest.mark.parametrize("value", WITH_SLASHES)
+def test_K12_an_id_with_an_encoded_slash_is_404_on_every_route(service: Service, app: FastAPI, value: str) -> None:
+    must_be_no_id(service, app, value)
+
+
+def must_be_no_id(service: Service, app: FastAPI, value: str) -> None:
     before = sessions(service.room), sessions(service.room, "second"), len(service.room.objects.list("p/"))
     with service.client() as client:
         mine = client.post("/v1/upload", files={"file": ("a.txt", b"mine")}).json()

@@ -316,16 +316,14 @@ def test_a_file_at_its_limit_is_taken_and_above_it_is_413_while_it_is_read(small
     with small.client() as client:
         assert send(client, [file("at", bytes(limit))]).json()["files"][0]["size"] == limit
         before = sessions(small.room), stored_things(small.room, small_folder)
-        sent = 0
 
-        def endless() -> Iterator[bytes]:
-            nonlocal sent
+        def many() -> Iterator[bytes]:
             yield form([file("above", b"")]).split(b"\r\n--" + BOUNDARY.encode() + b"--")[0]
-            for _ in range(200):
-                sent += 50_000
+            # Behind a gateway, what does not fit into an event never comes here.
+            for _ in range(200 if small.door == "local" else 80):
                 yield bytes(50_000)
 
-        for content in (form([file("above", bytes(limit + 1))]), endless()):
+        for content in (form([file("above", bytes(limit + 1))]), many()):
             answer = client.post("/v1/upload", content=content, headers=MULTIPART)
             assert answer.status_code == 413
             assert answer.json() == {
@@ -335,6 +333,7 @@ def test_a_file_at_its_limit_is_taken_and_above_it_is_413_while_it_is_read(small
         assert (sessions(small.room), stored_things(small.room, small_folder)) == before
 
 
+@pytest.mark.doors("local", why="a gateway waits for the whole body before it makes an event")
 def test_a_length_far_above_the_limit_is_refused_before_the_body(small: Service) -> None:
     head = f"POST /v1/upload HTTP/1.1\r\nHost: h\r\nX-API-Key: {small.key}\r\n"
     head += f"Content-Type: {MULTIPART['Content-Type']}\r\n"
@@ -394,6 +393,7 @@ def test_files_above_the_workspace_together_are_refused(small: Service, small_fo
     assert (sessions(small.room), stored_things(small.room, small_folder)) == before
 
 
+@pytest.mark.doors("local", why="an event has 6 MB, less than what the limit is above")
 def test_the_bytes_of_refused_files_of_a_batch_count_too(small: Service) -> None:
     def body() -> Iterator[bytes]:
         yield form([file("../a")])[: -len(BOUNDARY) - 8]
@@ -412,6 +412,7 @@ def test_of_two_files_with_one_name_in_a_batch_the_last_wins(service: Service) -
         assert client.get(f"/v1/download/{made['session_id']}/a").content == b"last"
 
 
+@pytest.mark.doors("local", why="a gateway has read the whole body before it makes an event")
 def test_a_client_that_goes_away_leaves_nothing(service: Service, data_folder: Path) -> None:
     before = sessions(service.room), stored_things(service.room, data_folder)
     start = form([file("big", bytes(2_000_000))])[:1_500_000]
