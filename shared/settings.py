@@ -15,6 +15,9 @@ PREFIX = "WORKROOM_"
 LAYERS = ("clean", "reap", "filter", "paths", "namespaces", "memory", "wipe")
 REQUIRED_LAYERS = ("clean", "reap", "filter", "namespaces", "memory", "wipe")
 _DIGITS = 16
+STORES = ("local", "aws")
+EXECUTORS = ("local", "lambda")
+ISOLATION = ("user", "session", "project")
 MCP_GROUPS = ("exec", "files", "uploads", "runs", "health")
 
 
@@ -31,6 +34,8 @@ def _setting(default: Any, doc: str, *, choices: tuple[str, ...] = (), low: int 
 class Settings:
     """The settings; each is `WORKROOM_` + the field's name in capitals."""
 
+    store: str = _setting("local", "state and objects: `local` (the data folder) or `aws`", choices=STORES)
+    executor: str = _setting("local", "where programs run: `local` (this machine) or `lambda`", choices=EXECUTORS)
     data: Path = _setting(Path(".data"), "folder of the state database, the objects and the development key")
     host: str = _setting("127.0.0.1", "address that `workroom serve` listens on; not loopback: needs made keys")
     port: int = _setting(8080, "port of `workroom serve`; 0 takes a free one", low=0, high=65535)
@@ -48,6 +53,21 @@ class Settings:
     session_lifetime_s: int = _setting(86_400, "life of a session after its last run, upload or deletion, in seconds")
     run_ms: int = _setting(30_000, "run time of a request that names no `timeout`", high=300_000)
     memory_mib: int = _setting(1_024, "memory of a run, in MiB", low=64)
+    lock_wait_ms: int = _setting(330_000, "wait for a session that another run holds; then 409", high=900_000)
+    answer_ms: int = _setting(0, "time for one answer in all, for a front door that bounds it; 0: none", low=0)
+    answer_bytes: int = _setting(0, "bytes of one answer, for a front door that bounds them; 0: no bound", low=0)
+    isolation: str = _setting(
+        "user", "who shares an environment of the Lambda executor: one user, session or project", choices=ISOLATION
+    )
+    table: str | None = _setting(None, "DynamoDB table of the store `aws`")
+    bucket: str | None = _setting(None, "S3 bucket of the store `aws`")
+    executor_function: str | None = _setting(None, "name or ARN of the function of the executor `lambda`")
+    queue_url: str | None = _setting(None, "SQS queue of background runs; default: threads of this process")
+    event_bus: str | None = _setting(None, "EventBridge bus that is told of finished background runs")
+    jwt_key: str | None = _setting(None, "public key (PEM) of LibreChat's tokens; default: no token is taken")
+    jwt_issuer: str = _setting("librechat", "`iss` of these tokens")
+    jwt_audience: str = _setting("codeapi", "`aud` of these tokens")
+    jwt_project: str = _setting("librechat", "project of these tokens' users; another `tenant_id` has its own")
     janitor_s: int = _setting(300, "pause between two sweeps of `workroom serve`, in seconds")
     mcp_groups: tuple[str, ...] = _setting(
         MCP_GROUPS, "groups of operations that MCP lists, separated by commas", choices=MCP_GROUPS

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from shared.executor.wire import LANGS
-from shared.settings import PREFIX, Settings
+from shared.settings import EXECUTORS, PREFIX, STORES, Settings
 
 Parser = argparse.ArgumentParser
 
@@ -36,6 +36,13 @@ def _none(_parser: Parser) -> None:
 
 def _service(parser: Parser) -> None:
     parser.add_argument("--url", help="address of the service; default: WORKROOM_URL, else the data folder itself")
+
+
+def _serve(parser: Parser) -> None:
+    parser.add_argument("--store", choices=STORES, help="state and objects; default: WORKROOM_STORE")
+    parser.add_argument(
+        "--executor", choices=EXECUTORS, help="where programs run; default: WORKROOM_EXECUTOR, else local"
+    )
 
 
 def _exits() -> str:
@@ -131,7 +138,7 @@ def _keys(parser: Parser) -> None:
 COMMANDS = {
     command.name: command
     for command in (
-        Command("serve", "functions.cli.operate:serve", None, _none, _settings),
+        Command("serve", "functions.cli.operate:serve", None, _serve, _settings),
         Command("run", "functions.cli.run:run", "exec.run", _run, _exits),
         Command("files", "functions.cli.transfer:files", "files.list", _files),
         Command("upload", "functions.cli.transfer:upload", "files.upload_batch", _upload),

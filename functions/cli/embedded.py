@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import uvicorn
 
-from functions.cli.opened import opened_room
+from functions.cli.opened import key_of, opened_room
 from functions.cli.show import Refused
 from shared.operations.room import Room
 from shared.settings import Settings
@@ -28,10 +28,8 @@ _START_S = 60
 @contextmanager
 def embedded(settings: Settings, *, programs: bool) -> Iterator[tuple[httpx.BaseTransport, str | None]]:
     """Serve on the data folder while the context lasts: the transport to it, and the development key."""
-    from functions.room import development_key  # noqa: PLC0415
-
     with opened_room(settings, programs=programs) as room, _socket_of(room, settings) as path:
-        yield httpx.HTTPTransport(uds=str(path)), settings.key or development_key(settings, room)
+        yield httpx.HTTPTransport(uds=str(path)), key_of(settings, room)
 
 
 @contextmanager

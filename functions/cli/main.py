@@ -91,8 +91,9 @@ def _main(words: list[str]) -> int:
         parser.print_help()
         return 0 if args.help else USAGE
     settings = Settings.read(os.environ)
-    if getattr(args, "url", None) is not None:
-        settings = replace(settings, url=args.url)
+    for name in ("url", "store", "executor"):
+        if (given := getattr(args, name, None)) is not None:
+            settings = replace(settings, **{name: given})
     return _code(command)(settings, args)
 
 

@@ -57,6 +57,15 @@ def opened_room(settings: Settings, *, programs: bool, owner: str | None = None)
             shutil.rmtree(settings.work, ignore_errors=True)
 
 
+def key_of(settings: Settings, room: Room) -> str | None:
+    """The key that the command works with. The development key is of a data folder, never of a table."""
+    from functions.room import development_key  # noqa: PLC0415
+
+    if settings.key is None and settings.store == "local":
+        return development_key(settings, room)
+    return settings.key
+
+
 def _remove_dead(within: Path) -> None:
     """Remove work folders of commands that were killed: their runner's lock is free."""
     for folder in within.glob(f"{_WORK}*"):

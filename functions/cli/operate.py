@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from argparse import Namespace
+from dataclasses import replace
 from typing import Any
 
 from functions.cli.call import directly
-from functions.cli.opened import opened_room
+from functions.cli.opened import key_of, opened_room
 from functions.cli.show import Refused, line, note, table
 from shared.errors import Failure
 from shared.executor.port import ExecutorFailed
@@ -21,7 +22,11 @@ def serve(settings: Settings, _args: Namespace) -> int:
     from functions.api.serve import serve as serve_http  # noqa: PLC0415
     from shared.operations.janitor import sweep  # noqa: PLC0415
 
-    with opened_room(settings, programs=True, owner="serve") as room:
+    if settings.store == "aws":
+        # The development key is of one data folder; the other locks of a store that many share are not ours to free.
+        settings = replace(settings, dev_key=False)
+    owner = "serve" if settings.store == "local" else None
+    with opened_room(settings, programs=True, owner=owner) as room:
         threading.Thread(target=_warn, args=(room,), name="warn", daemon=True).start()
         serve_http(settings, room, lambda: sweep(room))
     return 0
@@ -49,12 +54,11 @@ def mcp(settings: Settings, _args: Namespace) -> int:
         anyio.run(forward_stdio, *service(settings))
         return 0
     from functions.api.mcp_server import serve_stdio  # noqa: PLC0415
-    from functions.room import development_key  # noqa: PLC0415
     from shared.operations.admission import Credentials, admit  # noqa: PLC0415
 
     with opened_room(settings, programs=True) as room:
         try:
-            caller = admit(room, Credentials(api_key=settings.key or development_key(settings, room)))
+            caller = admit(room, Credentials(api_key=key_of(settings, room)))
         except Failure as failure:
             raise Refused(failure.message, failure.code.value.code) from None
         anyio.run(serve_stdio, room, caller, settings)
