@@ -90,6 +90,9 @@ def _supervise(machine: Machine, job: Job, status_fd: int, control_fd: int) -> l
         command += ["--watch-entries", str(bounds.workspace_entries)]
     if "reap" not in layers:
         command += ["--reap", "0"]
+    elif job.sole:
+        # Sooner than elsewhere: whoever waits for the supervisor ends what is left after it.
+        command += ["--reap-ms", "5000"]
     if "clean" not in layers:
         command += ["--clean", "0", "--dumpable", "1"]
     return command

@@ -24,7 +24,7 @@ from sandbox_image.runner.tree import NEW_FLAGS
 from shared.executor.wire import RunAnswer, RunLimits, RunRequest
 
 _LEAST_MS = 50
-_REAP_S = 12.0
+_REAP_S = 8.0
 
 
 class RunFailed(Exception):

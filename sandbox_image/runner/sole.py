@@ -168,10 +168,14 @@ def _places() -> Places:
 
 
 def _guarded(spare: frozenset[Named]) -> Sequence[int]:
-    """This process and those above it, and their threads as far as they fit: a thread can be killed by its own id."""
+    """This process and those above it, their groups, and their threads as far as they fit.
+
+    A thread can be killed by its own id.
+    """
     pids = sorted((pid for pid, _ in spare), reverse=True)
-    threads = [thread for pid in pids for thread in _threads(pid) if thread not in pids]
-    return [*pids, *threads][:_MOST_GUARDED]
+    groups = [group for pid in pids if (group := os.getpgid(pid)) > 0]
+    threads = [thread for pid in pids for thread in _threads(pid)]
+    return list(dict.fromkeys([*pids, *groups, *threads]))[:_MOST_GUARDED]
 
 
 def _threads(pid: int) -> Iterator[int]:

@@ -65,12 +65,13 @@ LIKE_LAMBDA: Final = Config(above=True, shm=False, refused="everything")
 
 @dataclass(slots=True)
 class Emulated:
-    """A running emulator."""
+    """A running emulator. `api` is the port of the runtime interface."""
 
     url: str
     pid: int
     folder: Path
     http: httpx.Client
+    api: int
 
     def invoke(self, event: Mapping[str, Any], tenant: str | None = "tenant-a") -> dict[str, Any]:
         """One event; its answer, which may be an error of the platform (`errorType`)."""
@@ -189,7 +190,7 @@ def emulated(config: Config, **settings: str) -> Iterator[Emulated]:
         )  # fmt: skip
     try:
         with httpx.Client(timeout=config.function_s + 30, trust_env=False) as http:
-            made = Emulated(f"http://127.0.0.1:{port}", process.pid, folder, http)
+            made = Emulated(f"http://127.0.0.1:{port}", process.pid, folder, http, api)
             _wait(process, port, made)
             yield made
     finally:
