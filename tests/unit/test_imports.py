@@ -82,6 +82,13 @@ def test_the_image_imports_what_the_executor_speaks_and_nothing_else_of_ours(nam
         assert foreign(file) == set(), name
 
 
+@pytest.mark.parametrize(("name", "file"), modules("functions/sandbox"))
+def test_the_function_that_runs_programs_imports_the_runner_and_the_wire(name: str, file: Path) -> None:
+    spoken = ("functions.sandbox", "sandbox_image", "shared.executor.wire")
+    assert {module for module in ours(file) if not below(module, *spoken)} == set(), name
+    assert foreign(file) == set(), name
+
+
 @pytest.mark.parametrize(("name", "file"), modules("shared/executor/wire.py", "shared/executor/filegrant.py"))
 def test_what_runs_in_the_image_needs_the_standard_library_only(name: str, file: Path) -> None:
     assert foreign(file) == set(), name
