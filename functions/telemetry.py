@@ -115,6 +115,7 @@ class Telemetry:
             except BaseException as error:
                 raised = error
                 part.put_annotation(key="Error", value=type(error).__name__)
+                part.add_fault_flag()
         if raised is not None:
             raise raised
 

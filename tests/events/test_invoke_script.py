@@ -82,3 +82,16 @@ def test_nothing_is_fetched_and_the_executor_gets_a_tenant(script: ModuleType) -
     assert "--skip-pull-image" in line
     assert line[line.index("--tenant-id") + 1]
     assert "--tenant-id" not in script.command_line("sam", "DirectFunction", Path("e.json"))
+
+
+def test_where_the_processor_is_another_it_says_what_to_install(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setattr(script.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(script.Path, "exists", lambda self: False)
+    script.check_processor("SandboxFunction")
+    with pytest.raises(script.Refused, match="arm64"):
+        script.check_processor("DirectFunction")
+    monkeypatch.setattr(script.platform, "machine", lambda: "aarch64")
+    script.check_processor("DirectFunction")

@@ -253,6 +253,9 @@ class Part:
     def put_annotation(self, key: str, value: Any) -> None:
         self.notes[key] = value
 
+    def add_fault_flag(self) -> None:
+        self.notes["fault"] = True
+
 
 def test_the_trace_keeps_the_type_of_an_exception_and_no_answer() -> None:
     part = Part()
@@ -275,7 +278,7 @@ def test_the_trace_keeps_the_type_of_an_exception_and_no_answer() -> None:
 
     with pytest.raises(ValueError, match=CANARY):
         failing({}, Context())
-    assert part.notes == {"name": "## direct", "Service": "direct", "Error": "ValueError", "seen": None}
+    assert part.notes == {"name": "## direct", "Service": "direct", "Error": "ValueError", "fault": True, "seen": None}
 
 
 def test_there_is_no_tracer_where_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
