@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -140,7 +141,7 @@ class Write:
     after: dict[str, tuple[int, object]]
 
 
-BEFORE = {"a": (2, "old"), "b": (1, "old")}
+BEFORE: dict[str, tuple[int, object]] = {"a": (2, "old"), "b": (1, "old")}
 WRITES: dict[str, Write] = {
     "put new": Write([PutNew("p", "n", {"by": "us"})], [1], {**BEFORE, "n": (1, "us")}),
     "put if": Write([PutIf("p", "a", 2, {"by": "us"})], [3], {**BEFORE, "a": (3, "us")}),
@@ -327,7 +328,7 @@ def test_what_a_batch_left_undone_is_done_next(room: Room) -> None:
     prepare(room.real)
     table = room.real._table
     undone = {table: [{"DeleteRequest": {"Key": {"pk": {"S": "p"}, "sk": {"S": "a"}}}}]}
-    body = faults.json.dumps({"UnprocessedItems": undone}).encode()
+    body = json.dumps({"UnprocessedItems": undone}).encode()
     answer = faults.Canned(200, {"Content-Type": "application/x-amz-json-1.0"}, body)
     room.proxy.plan("BatchWriteItem", Fault(delivered=False, answer=answer))
     room.state.delete_partition("p")

@@ -92,7 +92,7 @@ class Proxy:
         self._plans: dict[str, deque[Fault]] = {}
         self._always: dict[str, Fault] = {}
         self._seen: list[str] = []
-        self._late: list[Callable[[], None]] = []
+        self._late: list[Callable[[], object]] = []
         self._over = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
@@ -163,7 +163,7 @@ class Proxy:
         answer: Canned | None = None
         if fault.delivered == "late":
             with self._lock:
-                self._late.append(lambda: self._deliver(request) and None)
+                self._late.append(lambda: self._deliver(request))
         elif fault.delivered:
             answer = self._deliver(request)
         if fault.then is not None:
@@ -250,6 +250,8 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         timeout = SECONDS
+        disable_nagle_algorithm = True
+        wbufsize = -1
 
         def _do(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
