@@ -158,7 +158,7 @@ def _domain(event: object) -> str | None:
 
 def _text_of(event: LambdaEvent, name: str) -> str:
     """Text as it was sent; what is no ASCII in it is encoded."""
-    text = event.get(name) or ""
+    text = event.get(name)
     if not isinstance(text, str):
         raise NotHttp
     return quote(text, safe=_PRINTABLE, encoding="utf-8", errors="surrogatepass")
