@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,10 +13,12 @@ import pytest
 from functions import batch, environment
 from functions.direct import app
 from functions.direct.once import KEYED, OWN, REPEATABLE
+from shared.identity import Caller
+from shared.limits import Limits
 from shared.operations.all import operations
 from shared.operations.base import Call
 from shared.store.ports import StoreUnavailable
-from tests.events.samples import PROJECT, Context, Stage
+from tests.events.samples import PROJECT, SETTINGS, Context, Running, Stage
 from tests.wire.scripted import program
 from tests.wire.service import eventually, make_key, open_test_room
 
@@ -74,9 +78,6 @@ def test_an_event_of_no_known_shape_is_refused_as_one_without_a_credential(stage
 
 
 def test_where_no_key_exists_the_answer_is_503_as_at_the_http_door(tmp_path: Any) -> None:
-    from shared.limits import Limits  # noqa: PLC0415
-    from tests.events.samples import SETTINGS, Running  # noqa: PLC0415
-
     room = open_test_room(tmp_path, Limits(), Running())
     with environment.HERE.using(room, SETTINGS):
         assert ask({"operation": "exec.run", "credential": NO_KEYS})["body"]["error"] == "not_configured"
@@ -231,8 +232,6 @@ def test_a_message_that_comes_again_is_one_execution(stage: Stage) -> None:
 
 
 def test_a_message_that_comes_while_its_run_goes_on_comes_again(stage: Stage) -> None:
-    import threading  # noqa: PLC0415
-
     batch = sqs(stage.ask("exec.run", {"lang": "py", "code": program(wait=20)}))
     first = threading.Thread(target=ask, args=(batch,), daemon=True)
     first.start()
@@ -294,8 +293,6 @@ def test_a_key_that_was_revoked_is_no_credential(stage: Stage) -> None:
     key = make_key(stage.room, PROJECT, name="gone")
     event = {**stage.ask("files.write", {"name": "a", "content": "1"}), "credential": key}
     assert ask(event)["status"] == 200
-    from shared.identity import Caller  # noqa: PLC0415
-
     operator = Call(Caller("operator", "operator"))
     rows = operations()["keys.list"]
     (ident,) = [row.id for row in rows.run(stage.room, operator, rows.parse({})).keys if row.name == "gone"]
@@ -313,3 +310,19 @@ def test_a_setting_that_cannot_be_read_is_named_in_the_log_and_not_to_the_caller
     assert (answer["status"], answer["body"]["error"]) == (500, "internal_error")
     assert "WORKROOM_RUN_MS" not in json.dumps(answer)
     assert "WORKROOM_RUN_MS" in capfd.readouterr().out
+
+
+class Tokens:
+    """A verifier that knows one token."""
+
+    def caller(self, token: str, now: int) -> Caller | None:
+        return Caller("first", "token", subject="someone") if token == "a.b.c" else None
+
+
+def test_where_tokens_are_taken_a_token_is_a_credential(stage: Stage) -> None:
+    write = {**stage.ask("files.write", {"name": "a", "content": "1"}), "credential": "a.b.c"}
+    assert ask(write) == FORBIDDEN
+    with environment.HERE.using(replace(stage.room, jwt=Tokens()), SETTINGS):
+        session = ask(write)["body"]["session_id"]
+        assert ask({**write, "credential": "a.b.d"}) == FORBIDDEN
+    assert ask(stage.ask("files.list", {"session_id": session}))["status"] == 200
