@@ -176,6 +176,12 @@ def test_whatever_the_answer_is_it_fits(stdout: str, stderr: str, files: int, de
     assert fitted(again, most) == cut
 
 
+def test_what_stands_around_an_answer_counts_too() -> None:
+    whole = output(stdout="x" * 50_000)
+    assert size(fitted(whole, 20_000, 9_000)) <= 11_000
+    assert fitted(whole, size(whole) + 9_000, 9_000) is whole
+
+
 def test_a_record_fits_as_a_whole() -> None:
     record = RunRecord(id="r" * 21, status="finished", result=output(stdout="\0" * 9_000))
     exact = size(record)

@@ -182,6 +182,7 @@ def confusions() -> Iterator[tuple[str, str, Any]]:
     yield "a stranger's key", token(sign=stranger.sign), EDWARDS
     yield "a key of its own", token(sign=stranger.sign, jwk=jwk, x5c=["x"], jku="https://example.org"), EDWARDS
     yield "a critical extension", token(crit=["exp"], exp=NOW_S), EDWARDS
+    yield "a known critical extension", token(b64=True, crit=["b64"]), EDWARDS
     yield "detached", token(b64=False, crit=["b64"]), EDWARDS
 
 
