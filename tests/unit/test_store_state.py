@@ -280,7 +280,7 @@ try:
 except StoreUnavailable:
     pass
 try:
-    state.transact([PutNew("p", f"z-{n}", {"t": "x" * 300_000}) for n in range(40)])
+    state.transact([PutNew("p", f"z-{n}", {"t": "x" * 300_000}) for n in range(9)])
     print("no error")
 except StoreUnavailable:
     pass
