@@ -34,7 +34,7 @@ SECRET_KEY = "test"
 TABLE = "workroom"
 BUCKET = "workroom"
 START_SECONDS = 30.0
-_ENDPOINT = "WORKROOM_TEST_MINISTACK"
+_ENDPOINT = "TEST_MINISTACK"
 
 
 @dataclass(frozen=True, slots=True)

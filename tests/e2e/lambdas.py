@@ -107,6 +107,11 @@ class Lambdas:
         self._thread = threading.Thread(target=self._server.serve_forever, name="lambdas", daemon=True)
         self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
 
+    def add(self, function: Function) -> None:
+        """Add a function."""
+        self._pools[function.name] = _Pool(function)
+        self.invocations[function.name] = 0
+
     @contextmanager
     def serving(self) -> Iterator[Lambdas]:
         """Serve while the context lasts; every environment ends with it."""
@@ -174,7 +179,7 @@ def _handler(lambdas: Lambdas) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             payload = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            name = unquote(self.path.removeprefix(_PATH).partition("/")[0])
+            name = unquote(self.path.removeprefix(_PATH).partition("/")[0]).rpartition("function:")[2].partition(":")[0]
             kind = self.headers.get("X-Amz-Invocation-Type", "RequestResponse")
             if kind == "Event":
                 threading.Thread(target=lambdas.invoke, args=(name, payload), daemon=True).start()
