@@ -138,13 +138,15 @@ void tree_walk(pid_t root, struct process_list *list) {
     }
 }
 
-/* Signals that very process, or nothing. */
+/* Signals that very process, or nothing. Where there is no handle on a process to be had, its id must do: the
+ * moment between the look and the signal is then all that an id has to be given to another in. */
 bool process_signal(const struct process *process, int signal) {
+    struct process now;
     int fd = (int)syscall(SYS_pidfd_open, process->pid, 0);
     if (fd < 0) {
-        return false;
+        return (errno == ENOSYS || errno == EPERM) && process_read(process->pid, &now) &&
+               now.start == process->start && kill(process->pid, signal) == 0;
     }
-    struct process now;
     bool done = process_read(process->pid, &now) && now.start == process->start &&
                 syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0) == 0;
     close(fd);

@@ -153,7 +153,7 @@ def prepare(jail: str) -> tuple[Runner, dict[str, probes.Shown]]:
     folders = SoleFolders(spare)
     folders.clear(frozenset())
     machine = Machine("/", jail, find("bwrap") or "/usr/bin/bwrap", None, os.cpu_count() or 1)
-    shown = probes.probe_all(machine, _ProbeFolders(), guarded=[str(pid) for pid, _ in sorted(spare)][-1:])
+    shown = probes.probe_all(machine, _ProbeFolders(), guarded=[str(os.getpid())])
     folders.clear(frozenset())
     layers = frozenset(name for name in LAYERS if shown[name].usable and name != "namespaces")
     runner = Runner(machine, folders, layers, Toolchains("", inside=False), _places(), lambda: _guarded(spare))
