@@ -170,7 +170,7 @@ STORES = (
     Mutation("the API scans", stores.permissions, "may dynamodb:Scan",
              statement("StorePolicy", 0, Action=["dynamodb:Scan"])),
     Mutation("the API cannot check", stores.permissions, "may not dynamodb:ConditionCheckItem",
-             statement("StorePolicy", 0, Action=["dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:DeleteItem"])),
+             statement("StorePolicy", 0, Action=[f"dynamodb:{one}" for one in ("GetItem", "Query", "PutItem")])),
     Mutation("every table", stores.permissions, "on *, which nothing calls", statement("StorePolicy", 0, Resource="*")),
     Mutation("every action", stores.permissions, "every action of a kind", statement("StorePolicy", 1, Action="s3:*")),
     Mutation("the API deletes objects", stores.permissions, "ApiFunction: may s3:DeleteObject",
@@ -195,7 +195,8 @@ STORES = (
     Mutation("versions", stores.bucket, "delete marker", put("Bucket", VersioningConfiguration={"Status": "Enabled"})),
     Mutation("unfinished uploads", stores.bucket, "unfinished uploads", drop("Bucket", "LifecycleConfiguration")),
     Mutation("everything expires", stores.bucket, "while something names them",
-             lambda t: row(t, "Bucket")["LifecycleConfiguration"]["Rules"].append({"Status": "Enabled", "ExpirationInDays": 1})),
+             lambda t: row(t, "Bucket")["LifecycleConfiguration"]["Rules"].append(
+                 {"Status": "Enabled", "ExpirationInDays": 1})),
     Mutation("an open door", stores.bucket, "lets somebody in", statement("BucketPolicy", 2, Effect="Allow")),
     Mutation("no TLS", stores.bucket, "without TLS", without_statement("BucketPolicy", 0)),
     Mutation("TLS for objects only", stores.bucket, "without TLS",
@@ -207,7 +208,8 @@ STORES = (
              statement("BucketPolicy", 1, Condition={"Null": {"s3:if-none-match": "true"}})),
     Mutation("everyone deletes", stores.bucket, "others than the janitor", without_statement("BucketPolicy", 2)),
     Mutation("the API's role deletes", stores.bucket, "others than the janitor",
-             statement("BucketPolicy", 2, Condition={"ArnNotEquals": {"aws:PrincipalArn": {"Fn::GetAtt": ["ApiRole", "Arn"]}}})),
+             statement("BucketPolicy", 2,
+                 Condition={"ArnNotEquals": {"aws:PrincipalArn": {"Fn::GetAtt": ["ApiRole", "Arn"]}}})),
     Mutation("the table goes", stores.table, "goes with the stack",
              lambda t: t["Resources"]["Table"].update(DeletionPolicy="Delete")),
     Mutation("other keys", stores.table, "other keys",
@@ -292,7 +294,8 @@ WATCHING = (
     Mutation("a metric that is not measured", watching.alarms, "not measured",
              put("UnsettledWritesAlarm", MetricName="unsettled_age")),
     Mutation("an outcome that is none", watching.alarms, "no outcome",
-             lambda t: row(t, "ExecutorFailuresAlarm")["Metrics"][1]["MetricStat"]["Metric"]["Dimensions"][0].update(Value="error:x")),
+             lambda t: row(t, "ExecutorFailuresAlarm")["Metrics"][1]["MetricStat"]["Metric"]["Dimensions"][0].update(
+                 Value="error:x")),
     Mutation("no executor failures", watching.alarms, "no alarm on executor_failed",
              lambda t: t["Resources"].pop("ExecutorFailuresAlarm")),
     Mutation("no dead letters", watching.alarms, "ApproximateNumberOfMessagesVisible",
@@ -301,7 +304,8 @@ WATCHING = (
     Mutation("an empty dashboard", watching.dashboard, "does not show",
              put("Dashboard", DashboardBody={"Fn::Sub": '{"widgets": []}'})),
     Mutation("a dashboard of nothing", watching.dashboard, "is not here",
-             lambda t: row(t, "Dashboard").update(DashboardBody={"Fn::Sub": row(t, "Dashboard")["DashboardBody"]["Fn::Sub"] + "${Gone}"})),
+             lambda t: row(t, "Dashboard").update(
+                 DashboardBody={"Fn::Sub": row(t, "Dashboard")["DashboardBody"]["Fn::Sub"] + "${Gone}"})),
     Mutation("no dashboard", watching.dashboard, "no dashboard", lambda t: t["Resources"].pop("Dashboard")),
 )  # fmt: skip
 

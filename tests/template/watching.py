@@ -68,8 +68,8 @@ def alarms(template: Node) -> list[str]:
     for code in (Code.EXECUTOR_BROKEN, Code.EXECUTOR_UNAVAILABLE, Code.EXECUTOR_TIMEOUT):
         if f"runs error:{code.value.code}" not in watched:
             found.append(f"no alarm on {code.value.code}")
-    for metric in ("unsettled_writes_oldest_s", "ApproximateNumberOfMessagesVisible", "5xx"):
-        found += [f"no alarm on {metric}"] if metric not in watched else []
+    others = ("unsettled_writes_oldest_s", "ApproximateNumberOfMessagesVisible", "5xx")
+    found += [f"no alarm on {other}" for other in others if other not in watched]
     return found
 
 
