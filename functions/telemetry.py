@@ -92,7 +92,7 @@ class Telemetry:
     service: str
     logger: Logger
     tracer: Any
-    before: list[tuple[logging.Handler, logging.Formatter | None]] = field(default_factory=list)
+    before: list[tuple[logging.Handler, logging.Formatter | None, int]] = field(default_factory=list)
     own: logging.Handler | None = None
     cold: bool = True
 
@@ -146,8 +146,9 @@ def _route_others(telemetry: Telemetry, stream: TextIO | None) -> None:
     """Give the root's handlers our formatter; where it has none, Python would write a text as it is: so it gets one."""
     runtimes = [one for one in logging.root.handlers if type(one).__module__.startswith("awslambdaric")]
     for one in runtimes:
-        telemetry.before.append((one, one.formatter))
+        telemetry.before.append((one, one.formatter, one.level))
         one.setFormatter(Foreign("\n"))
+        one.setLevel(logging.WARNING)  # a line below that says nothing without its text
     if not logging.root.handlers:
         telemetry.own = logging.StreamHandler(stream or sys.stdout)
         telemetry.own.setFormatter(Foreign())
@@ -166,8 +167,9 @@ def uninstall() -> None:
     ours.propagate = True
     ours.setLevel(logging.NOTSET)
     ours.__dict__.pop("init", None)
-    for handler, formatter in _INSTALLED.before:
+    for handler, formatter, level in _INSTALLED.before:
         handler.setFormatter(formatter)
+        handler.setLevel(level)
     if _INSTALLED.own is not None:
         logging.root.removeHandler(_INSTALLED.own)
     logging.captureWarnings(False)

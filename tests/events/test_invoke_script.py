@@ -8,10 +8,12 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
 
 from tests.events.samples import EVENTS
 
@@ -77,11 +79,32 @@ def test_without_a_container_engine_it_says_what_to_install(
 
 
 def test_nothing_is_fetched_and_the_executor_gets_a_tenant(script: ModuleType) -> None:
-    line = script.command_line("sam", "SandboxFunction", Path("e.json"))
+    line = script.command_line("sam", "SandboxFunction", Path("t.yaml"), Path("e.json"))
     assert line[:4] == ["sam", "local", "invoke", "SandboxFunction"]
+    assert line[line.index("--template") + 1] == "t.yaml"
     assert "--skip-pull-image" in line
     assert line[line.index("--tenant-id") + 1]
-    assert "--tenant-id" not in script.command_line("sam", "DirectFunction", Path("e.json"))
+    assert "--tenant-id" not in script.command_line("sam", "DirectFunction", Path("t.yaml"), Path("e.json"))
+
+
+def test_a_function_that_is_not_built_is_not_invoked(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(script, "PROJECT", tmp_path)
+    for function in ("DirectFunction", "SandboxFunction"):
+        with pytest.raises(script.Refused, match=f"sam build {function}"):
+            script.template(function)
+    built = tmp_path / ".build" / "sam"
+    (built / "DirectFunction").mkdir(parents=True)
+    (built / "template.yaml").write_text("Resources: {}")
+    assert script.template("DirectFunction") == script.template("SandboxFunction") == built / "template.yaml"
+    with pytest.raises(script.Refused, match="JanitorFunction"):
+        script.template("JanitorFunction")
+
+
+def test_the_build_folder_is_the_one_of_samconfig(script: ModuleType) -> None:
+    config = tomllib.loads((script.PROJECT / "samconfig.toml").read_text("utf-8"))
+    assert config["default"]["build"]["parameters"]["build_dir"] == script.BUILDS[0]
 
 
 def test_where_the_processor_is_another_it_says_what_to_install(
@@ -95,3 +118,18 @@ def test_where_the_processor_is_another_it_says_what_to_install(
         script.check_processor("DirectFunction")
     monkeypatch.setattr(script.platform, "machine", lambda: "aarch64")
     script.check_processor("DirectFunction")
+
+
+def test_settings_of_this_environment_replace_the_template_s_and_no_other_reaches_the_function(
+    script: ModuleType, tmp_path: Path
+) -> None:
+    made = tmp_path / "template.yaml"
+    variables = {"WORKROOM_TABLE": {"Ref": "Table"}, "WORKROOM_STORE": "aws"}
+    tree = {"Resources": {"DirectFunction": {"Properties": {"Environment": {"Variables": variables}}}}}
+    made.write_text(yaml.safe_dump(tree))
+    environ = {"WORKROOM_TABLE": "t", "WORKROOM_CACHE": "/c", "AWS_ENDPOINT_URL_S3": "http://e", "HOME": "/h"}
+    local = script.with_settings(made, "DirectFunction", environ)
+    assert local.parent == made.parent
+    found = yaml.safe_load(local.read_text())["Resources"]["DirectFunction"]["Properties"]["Environment"]["Variables"]
+    assert found == {"WORKROOM_TABLE": "t", "WORKROOM_STORE": "aws", "AWS_ENDPOINT_URL_S3": "http://e"}
+    assert yaml.safe_load(made.read_text()) == tree

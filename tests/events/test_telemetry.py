@@ -145,14 +145,16 @@ class no_root_handlers:
         logging.root.handlers = self._kept
 
 
-def test_our_lines_appear_once_beside_the_runtime_s_own_handler(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("kind", ["TEXT", "JSON"])
+def test_our_lines_appear_once_beside_the_runtime_s_own_handler(capfd: pytest.CaptureFixture[str], kind: str) -> None:
     from awslambdaric import bootstrap  # type: ignore[import-untyped]  # noqa: PLC0415
 
     with no_root_handlers():
-        bootstrap._setup_logging("TEXT", "INFO", bootstrap.StandardLogSink())
+        bootstrap._setup_logging(bootstrap.LogFormat.from_str(kind), "INFO", bootstrap.StandardLogSink())
         level = logging.root.level
         telemetry.install("direct")
         logging.getLogger("workroom.request").info(json.dumps({"event": "request", "status": 200}))
+        logging.getLogger("else").info(FORGED)
         logging.getLogger("else").warning(FORGED)
         telemetry.uninstall()
         logging.root.setLevel(level)
