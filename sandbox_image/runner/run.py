@@ -209,7 +209,8 @@ class Runner:
                 held.dirty_user = True
                 raise RunFailed("broken", str(error)) from error
         finally:
-            with contextlib.suppress(FileNotFoundError):
+            # Where the program has the runner's user, it may have put anything in the place of its source.
+            with contextlib.suppress(OSError):
                 os.unlink(file)
             if not inside:
                 self.holder.settle(held)

@@ -4,7 +4,8 @@ Then the environment is the only boundary between tenants, and what is kept here
 of one run lives on; no writable folder that served one session serves another. Each of these is looked for after the
 fact, and where it does not hold the environment is given up (`Unclean`), never used again.
 
-    /tmp/workspace/   the files of the session; /mnt/data and /workspace of the image lead here
+    /tmp/.workspace/  the files of the session; /mnt/data and /workspace of the image lead here, or to another name
+                      in /tmp. Hidden: programs that empty /tmp do not mean it
     /tmp/program/     the source of the run that goes on; /program of the image leads here
     /tmp/…            the program's scratch space
 """
@@ -19,13 +20,13 @@ from sandbox_image.runner import hardened, probes, strangers
 from sandbox_image.runner.holder import Held
 from sandbox_image.runner.jailed import LAYERS, PROGRAM, SCRATCH, WORKSPACE, Machine, find
 from sandbox_image.runner.program import Places, Toolchains
-from sandbox_image.runner.run import Runner
+from sandbox_image.runner.run import RunFailed, Runner
 from sandbox_image.runner.strangers import Named
 from sandbox_image.runner.sync import empty
 from sandbox_image.runner.tree import DIR_FLAGS, remove
 from sandbox_image.runner.wipe import wipe
 
-_PROBES = "probes"
+_PROBES, _HIDDEN = "probes", ".workspace"
 _END_S = 6.0
 _MOST_GUARDED = 40
 """Each id costs the filter some seventy instructions of the 4,096 that the kernel takes."""
@@ -43,8 +44,9 @@ class NotAlone(Exception):
 class SoleFolders:
     """Hands out the one workspace, to one run at a time. Not thread-safe. Errors of all: Unclean, OSError."""
 
-    def __init__(self, spare: frozenset[Named]) -> None:
+    def __init__(self, spare: frozenset[Named], workspace: str) -> None:
         self._spare = spare
+        self._name = workspace
         self._held: Held | None = None
         self._state = hardened.own_state()
         self._top = os.open(SCRATCH, DIR_FLAGS)
@@ -57,24 +59,29 @@ class SoleFolders:
         if held is not None:
             os.close(held.fd)
         self.clear(frozenset())
-        fd = empty(self._top, "workspace", None)
-        return Held(name, 0, SCRATCH, f"{SCRATCH}/workspace", fd, None)
+        fd = empty(self._top, self._name, None)
+        return Held(name, 0, SCRATCH, f"{SCRATCH}/{self._name}", fd, None)
 
     def prepare(self, held: Held) -> None:
         """Make the folder of the source."""
         os.mkdir(held.program, 0o755)
 
     def settle(self, held: Held) -> None:
-        """End every process, empty every folder but the workspace."""
-        self.clear(frozenset({"workspace"}))
+        """End every process, empty every folder but the workspace.
+
+        A run that removed the workspace itself, or put it elsewhere, fails: nothing of that is believed to be meant.
+        Errors: RunFailed too.
+        """
+        self.clear(frozenset({self._name}))
         if not _same(held):
-            raise Unclean("the workspace was put elsewhere")
+            self.clear(frozenset())
+            raise RunFailed("broken", "the workspace was removed or put elsewhere")
 
     def give_back(self, held: Held) -> None:
         """Keep it for the next run of its session, if its content is known."""
         if held.present is None or held.dirty_user:
             os.close(held.fd)
-            remove(self._top, "workspace")
+            remove(self._top, self._name)
             return
         held.used = 1
         self._held = held
@@ -150,21 +157,27 @@ def prepare(jail: str) -> tuple[Runner, dict[str, probes.Shown]]:
         raise OSError("the jail is not there")
     hardened.hide()
     spare = strangers.family()
-    folders = SoleFolders(spare)
+    workspace = _led_to(WORKSPACE) or _HIDDEN
+    folders = SoleFolders(spare, workspace)
     folders.clear(frozenset())
     machine = Machine("/", jail, find("bwrap") or "/usr/bin/bwrap", None, os.cpu_count() or 1)
     shown = probes.probe_all(machine, _ProbeFolders(), guarded=[str(os.getpid())])
     folders.clear(frozenset())
     layers = frozenset(name for name in LAYERS if shown[name].usable and name != "namespaces")
-    runner = Runner(machine, folders, layers, Toolchains("", inside=False), _places(), lambda: _guarded(spare))
+    runner = Runner(machine, folders, layers, Toolchains("", inside=False), _places(workspace), lambda: _guarded(spare))
     return runner, shown
 
 
-def _places() -> Places:
-    """The fixed names where the image leads them to the real folders, else those."""
-    program = PROGRAM if os.path.realpath(PROGRAM) == f"{SCRATCH}/program" else f"{SCRATCH}/program"
-    workspace = WORKSPACE if os.path.realpath(WORKSPACE) == f"{SCRATCH}/workspace" else f"{SCRATCH}/workspace"
-    return Places(program, SCRATCH, workspace)
+def _led_to(name: str) -> str:
+    """The name in /tmp that the image leads a fixed name to; "" where it does not."""
+    folder, _, last = os.path.realpath(name).rpartition("/")
+    return last if folder == SCRATCH else ""
+
+
+def _places(workspace: str) -> Places:
+    """Where a program sees its folders: by the fixed names where the image leads them there."""
+    program = PROGRAM if _led_to(PROGRAM) == "program" else f"{SCRATCH}/program"
+    return Places(program, SCRATCH, WORKSPACE if _led_to(WORKSPACE) else f"{SCRATCH}/{workspace}")
 
 
 def _guarded(spare: frozenset[Named]) -> Sequence[int]:

@@ -54,6 +54,7 @@ class Config:
     shm: bool
     refused: str
     function_s: int = 60
+    uid: int = UID
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -153,7 +154,7 @@ def _code() -> Path:
     (top / "opt" / "rie").chmod(0o755)
     (top / "mnt").mkdir()
     for name in ("mnt/data", "workspace"):
-        (top / name).symlink_to("/tmp/workspace")
+        (top / name).symlink_to("/tmp/.workspace")
     (top / "program").symlink_to("/tmp/program")
     for path in [path for path in top.rglob("*") if path.is_dir() and not path.is_symlink()]:
         path.chmod(0o755)
@@ -175,7 +176,7 @@ def emulated(config: Config, **settings: str) -> Iterator[Emulated]:
         "lowers": [str(_code()), str(runtime_client()), str(find_root(tools.cache()))],
         "tmp_bytes": 1 << 30,
         "shm": config.shm,
-        "uid": UID,
+        "uid": config.uid,
         "above": config.above,
         "refused": config.refused,
         "command": ["/opt/rie", "--runtime-interface-emulator-address", f"127.0.0.1:{port}",

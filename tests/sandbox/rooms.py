@@ -19,7 +19,8 @@ from tests.adversarial.runner_helpers import Bench
 from tests.sandbox.emulator import LIKE_LAMBDA, STRICT, Config, Emulated, emulated
 from tests.sandbox.shelf import Shelf, shelf
 
-CONFIGS = {"strict": STRICT, "like lambda": LIKE_LAMBDA}
+CONFIGS = {"strict": STRICT, "like lambda": LIKE_LAMBDA, "root": replace(STRICT, uid=0)}
+"""The third: root of a container, as `sam local` has it."""
 TENANT = "tenant-a"
 
 

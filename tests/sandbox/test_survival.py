@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import pytest
+
 from tests.sandbox import attacks
 from tests.sandbox.rooms import TENANT, Room, room
 
@@ -17,7 +19,7 @@ def _looked(text: str) -> dict[str, str]:
 def _is_empty(made: Room, text: str, workspace: str) -> None:
     """Nothing but what every run has: its home, its source, its workspace, and the few processes around it."""
     rows = _looked(text)
-    assert rows.pop("/tmp") == "['home', 'program', 'workspace']"
+    assert rows.pop("/tmp") == "['.workspace', 'home', 'program']"
     assert rows.pop("/tmp/home") == "[]"
     assert rows.pop("/mnt/data") == workspace
     assert int(rows.pop("processes")) <= 6
@@ -104,6 +106,38 @@ def test_a_program_that_kills_or_stops_its_supervisor_is_an_error_and_leaves_not
             failed = sole.failure("py", code, "escape", wall_ms=1_000)
             assert failed.kind == "broken", failed.why
         _is_empty(sole, sole.python(attacks.LOOK, "escape").stdout, "[]")
+
+
+def test_a_program_may_empty_tmp_and_keeps_its_workspace(sole: Room) -> None:
+    emptied = sole.bash("echo kept > f; touch /tmp/x; rm -rf /tmp/*; ls -A /tmp; cat f", "emptier")
+    assert (emptied.stdout, emptied.code) == (".workspace\nkept\n", 0), emptied
+    assert sole.bash("cat f; pwd; ls /workspace/", "emptier").stdout == "kept\n/mnt/data\nf\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "rm -rf /tmp/.workspace",
+        "cp -r /tmp/.workspace /tmp/w; rm -rf /tmp/.workspace; mv /tmp/w /tmp/.workspace",
+        "mv /tmp/.workspace /tmp/w; ln -s /etc /tmp/.workspace",
+        "mv /tmp/.workspace /tmp/w; ln -s w /tmp/.workspace",
+        "rm -rf /tmp/program; ln -s /etc /tmp/program; mv /tmp/.workspace /tmp/w; touch /tmp/.workspace",
+    ],
+)
+def test_a_workspace_that_is_removed_or_put_elsewhere_fails_its_run_and_stays_as_it_was(sole: Room, code: str) -> None:
+    sole.bash("echo kept > f", "mover")
+    failed = sole.failure("bash", code, "mover")
+    assert (failed.kind, failed.why) == ("broken", "the workspace was removed or put elsewhere")
+    assert sole.bash("cat f; ls -A /tmp /tmp/program", "mover").stdout.startswith("kept\n")
+    assert sole.function.lines()[-1]["kind"] == "answered"
+
+
+def test_it_works_as_root_of_a_container() -> None:
+    with room("root") as made:
+        assert made.health()["trouble"] == ""
+        made.python(attacks.LEAVE, "s")
+        _is_empty(made, made.python(attacks.LOOK, "s").stdout, "['shut']")
+        _is_empty(made, made.python(attacks.LOOK, "t").stdout, "[]")
 
 
 def test_what_a_dead_function_left_is_ended_and_emptied_by_the_next() -> None:
