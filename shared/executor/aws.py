@@ -50,7 +50,7 @@ HEALTH_TENANT: Final = "workroom-health"
 REQUIRED_LAYERS: Final = frozenset({"clean", "reap", "wipe", "memory"})
 _LIMIT_S = 900
 """The longest that a function runs."""
-_HEALTH_S, _HEALTH_KEPT_S = 30.0, 300.0
+_HEALTH_S, _HEALTH_KEPT_S, _FAILURE_KEPT_S = 30.0, 300.0, 10.0
 _RETRY_MAX_S = 60
 _IDS = 10_000
 _UNREACHED = (
@@ -112,7 +112,7 @@ class LambdaExecutor(Executor):
         self._calls: dict[str, _Call] = {}
         self._taken: dict[str, None] = {}
         self._asking = threading.Lock()
-        self._health: tuple[float, dict[str, Any]] | None = None
+        self._health: tuple[float, dict[str, Any] | ExecutorFailed] | None = None
         self._closed = False
 
     def run(self, request: RunRequest) -> RunAnswer:
@@ -145,11 +145,11 @@ class LambdaExecutor(Executor):
             call.over.set()
 
     def health(self) -> ExecutorHealth:
-        """See Executor.health: the probes of an environment that is nobody's, asked for every five minutes at most."""
-        with self._asking:
-            if self._health is None or time.monotonic() - self._health[0] > _HEALTH_KEPT_S:
-                self._health = (time.monotonic(), self._ask())
-            said = self._health[1]
+        """See Executor.health: the probes of an environment that is nobody's, asked for every five minutes at most.
+
+        A failure is kept for some seconds: anyone may ask, and each question would start an environment.
+        """
+        said = self._said()
         with self._lock:
             running = len(self._calls)
         return ExecutorHealth(
@@ -166,6 +166,18 @@ class LambdaExecutor(Executor):
             running=min(running, self._capacity),
             capacity=self._capacity,
         )
+
+    def _said(self) -> dict[str, Any]:
+        with self._asking:
+            if self._health is None or time.monotonic() > self._health[0]:
+                try:
+                    self._health = (time.monotonic() + _HEALTH_KEPT_S, self._ask())
+                except ExecutorFailed as failed:
+                    self._health = (time.monotonic() + _FAILURE_KEPT_S, failed)
+            said = self._health[1]
+        if isinstance(said, ExecutorFailed):
+            raise ExecutorFailed(said.kind, said.why, said.retry_after)
+        return said
 
     def close(self) -> None:
         """See Executor.close. Whoever waits is told."""

@@ -449,8 +449,10 @@ def test_health_is_asked_for_once_and_kept(objects: FileObjects, monkeypatch: py
         assert room.health() == health
         assert (made.events, made.headers[0]["x-amz-tenant-id"]) == ([{"op": "health"}], "workroom-health")
         monkeypatch.setattr(aws, "_HEALTH_KEPT_S", -1)
-        room.health()
-        assert len(made.events) == 2
+        other = executor(made, objects)
+        other.health()
+        other.health()
+        assert len(made.events) == 3
 
 
 def test_a_function_in_trouble_is_not_ready(objects: FileObjects) -> None:
@@ -462,11 +464,15 @@ def test_a_function_in_trouble_is_not_ready(objects: FileObjects) -> None:
 @pytest.mark.parametrize(
     "said", [None, {}, [], HEALTH | {"trouble": 1}, HEALTH | {"languages": []}, HEALTH | {"layers": {"x": {}}}]
 )
-def test_health_that_is_none_is_broken_and_not_kept(said: Any, objects: FileObjects) -> None:
+def test_health_that_is_none_is_broken_and_kept_for_seconds(
+    said: Any, objects: FileObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with endpoint(lambda *_: reply({"health": said})) as made:
-        room = executor(made, objects)
-        for _ in range(2):
-            with pytest.raises(ExecutorFailed) as failed:
-                room.health()
-            assert failed.value.kind == "broken"
-        assert len(made.events) == 2
+        for kept, invoked in ((10.0, 1), (-1.0, 3)):
+            monkeypatch.setattr(aws, "_FAILURE_KEPT_S", kept)
+            room = executor(made, objects)
+            for _ in range(2):
+                with pytest.raises(ExecutorFailed) as failed:
+                    room.health()
+                assert failed.value.kind == "broken"
+            assert len(made.events) == invoked
