@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +86,28 @@ def test_K1_credentials_are_seen_in_no_language(sole: Room, lang: str, code: str
     if sole.health()["layers"]["paths"]["active"] or not sole.filtered:
         assert not any(secret in answer.stdout for secret in CANARIES.values())
     assert "root:" not in answer.stdout
+
+
+def test_K1_the_function_itself_has_forgotten_its_credentials(sole: Room) -> None:
+    """Seen from outside, by root: a program that could read its environment would find nothing there."""
+    assert sole.bash("true").code == 0
+    seen = {pid: Path(f"/proc/{pid}/environ").read_bytes() for pid in _functions(sole.function.pid)}
+    assert len(seen) == 1
+    (environ,) = seen.values()
+    assert b"AWS_LAMBDA_FUNCTION_NAME=function" in environ
+    assert not any(secret.encode() in environ for secret in CANARIES.values())
+
+
+def _functions(top: int) -> list[int]:
+    """The processes below `top` that are the function's Python."""
+    below, found = [top], []
+    while below:
+        pid = below.pop()
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            below += [int(child) for child in children.read_text().split()]
+        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"/usr/bin/python3\0-m\0awslambdaric"):
+            found.append(pid)
+    return found
 
 
 def test_K2_sockets_are_shut_where_the_filter_is(sole: Room) -> None:

@@ -149,6 +149,15 @@ def test_what_a_dead_function_left_is_ended_and_emptied_by_the_next() -> None:
         assert made.bash("cat f", "s").stdout == "mine\n"
 
 
+def test_the_platforms_time_out_is_a_timeout_and_leaves_nothing() -> None:
+    """A program stops its supervisor, and the platform loses patience before the function does."""
+    with room("like lambda", function_s="6") as made:
+        made.bash("true")
+        failed = made.failure("py", attacks.FREEZE, wall_ms=1_500)
+        assert failed.kind == "timeout", failed.why
+        _is_empty(made, made.python(attacks.LOOK).stdout, "[]")
+
+
 def test_another_tenant_is_refused_and_finds_a_new_environment() -> None:
     with room("like lambda") as made:
         made.python(attacks.LEAVE, "s")
