@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from typing import Any
 from tests.e2e.deploy import Deployed, deploy, handlers
 from tests.e2e.environments import python_environment
 from tests.e2e.lambdas import Function, Lambdas
+from tests.faults.proxy import Proxy
 from tests.gateway.front import Environments, gateway
 from tests.ministack import Ministack, ministack
 from tests.sandbox import emulator
@@ -34,9 +37,14 @@ _MOST = {"ApiFunction": 6, "SandboxFunction": 5, "DirectFunction": 2, "WorkerFun
 
 @dataclass(frozen=True)
 class Stack:
-    """The deployed service. `url` is the HTTP API's address here; `folder` holds what the functions printed."""
+    """The deployed service.
+
+    `url` is the HTTP API's address here, `folder` holds what the functions printed. Between the functions and the
+    stores stands `proxy`, which counts their requests and can lose them.
+    """
 
     url: str
+    proxy: Proxy
     emulator: Ministack
     deployed: Deployed
     lambdas: Lambdas
@@ -65,6 +73,14 @@ class Stack:
         )  # fmt: skip
         return made.stdout.strip()
 
+    def serve(self, *arguments: str) -> AbstractContextManager[str]:
+        """`workroom serve` on a machine of one's own, in front of the deployment: its address."""
+        names = ("TABLE", "BUCKET", "EXECUTOR_FUNCTION", "QUEUE_URL", "ISOLATION", "RUN_MS", "MEMORY_MIB")
+        given = self.deployed.environments["StreamFunction"]
+        settings = {f"WORKROOM_{name}": given[f"WORKROOM_{name}"] for name in names} | {"WORKROOM_PORT": "0"}
+        lambdas = {"AWS_ENDPOINT_URL_LAMBDA": self.lambdas.address}
+        return _served(arguments, {**self.operator(), **settings, **lambdas}, self.folder / "serve")
+
     def log(self, function: str) -> str:
         """All that a function's environments printed."""
         path = self.folder / function
@@ -77,17 +93,16 @@ def running(
 ) -> Iterator[Stack]:
     """Deploy and serve while the context lasts. `parameters` are the template's."""
     folder = Path(tempfile.mkdtemp(prefix="workroom-e2e-"))
-    made: dict[str, Deployed] = {}
     names: dict[str, Callable[[], AbstractContextManager[str]]] = {}
     try:
-        with ministack() as aws:
+        with ministack() as aws, Proxy(aws.endpoint) as proxy:
             lambdas = Lambdas()
             deployed = deploy(aws, lambdas.address, dict(parameters or {}))
-            made["all"] = deployed
             for logical, handler in handlers().items():
                 environ = {
                     **deployed.environments[logical],
                     **aws.environment(),
+                    "AWS_ENDPOINT_URL": proxy.endpoint,
                     "AWS_ENDPOINT_URL_LAMBDA": lambdas.address,
                 }
                 names[logical] = partial(
@@ -106,7 +121,7 @@ def running(
                 lambdas.serving(),
                 gateway("http-api", Environments(lambda: partial(_call, lambdas, api))) as (host, port),
             ):
-                yield Stack(f"http://{host}:{port}", aws, deployed, lambdas, folder)
+                yield Stack(f"http://{host}:{port}", proxy, aws, deployed, lambdas, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -122,3 +137,26 @@ def _call(lambdas: Lambdas, name: str, event: Any, _context: Any) -> dict[str, A
         }  # fmt: skip
     answer: dict[str, Any] = json.loads(body)
     return answer
+
+
+@contextmanager
+def _served(arguments: tuple[str, ...], env: Mapping[str, str], log: Path) -> Iterator[str]:
+    with open(log, "wb") as out:
+        process = subprocess.Popen(
+            [str(Path(sys.executable).with_name("workroom")), "serve", *arguments],
+            env=dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+        )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 40
+        while not (found := re.search(r"^Workroom is ready: (http://\S+)$", log.read_text(), re.MULTILINE)):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        yield found[1]
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
