@@ -165,6 +165,7 @@ def _code() -> Path:
 def emulated(config: Config, **settings: str) -> Iterator[Emulated]:
     """Start it, end it by its process id. `settings` are added to the function's environment."""
     folder = Path(tempfile.mkdtemp(prefix="workroom-rie-"))
+    (folder / "root").mkdir()
     port, api = _free(), _free()
     env = {
         "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONPATH": "/opt/ric:/opt/workroom",
@@ -174,6 +175,7 @@ def emulated(config: Config, **settings: str) -> Iterator[Emulated]:
     }  # fmt: skip
     how = {
         "lowers": [str(_code()), str(runtime_client()), str(find_root(tools.cache()))],
+        "place": str(folder / "root"),
         "tmp_bytes": 1 << 30,
         "shm": config.shm,
         "uid": config.uid,

@@ -1,6 +1,7 @@
 """Becomes the emulator in an environment like Lambda's: `python -m tests.sandbox.inside JSON`, as root.
 
     lowers      folders of the root, the topmost first: put over each other, read-only
+    place       an empty folder, where the root is mounted
     tmp_bytes   size of /tmp
     shm         whether there is a /dev/shm
     uid         the user of the function
@@ -22,7 +23,6 @@ import os
 import signal
 import struct
 import sys
-import tempfile
 from typing import Any, Final
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -62,7 +62,7 @@ def main() -> None:
         _, status = os.waitpid(child, 0)
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    root = tempfile.mkdtemp(prefix="workroom-root-")
+    root = how["place"]
     _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
     _mount("tmpfs", root, "tmpfs", 0)
     os.mkdir(f"{root}/r")
