@@ -1,0 +1,1 @@
+"""What only a real deployment can show: `python -m tests.live.probe --url … --key …` (DESIGN §10)."""
