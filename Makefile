@@ -50,8 +50,9 @@ root:
 	@sandbox_image/toolchains/build --langs $(LANGS) --cache $(CACHE) >/dev/null
 
 .PHONY: tools
-tools: $(STAMP)
+tools: $(STAMP) root
 	@$(PY) -m tests.tools
+	@$(PY) -m tests.sandbox.emulator >/dev/null
 
 .PHONY: run
 run: $(STAMP) host jail root ## set up, demonstrate the thirteen languages, serve on 127.0.0.1 (PORT= DATA= LANGS= DEMO=0)
@@ -81,6 +82,14 @@ test: ## set up, lint, types and every suite
 
 .PHONY: test-all
 test-all: test ## the same, and fail where a tool is missing
+
+.PHONY: e2e
+e2e: setup ## deploy the template in an emulator on this machine and use it (part of `make test`)
+	@$(VENV)/bin/pytest tests/e2e
+
+.PHONY: local-invoke
+local-invoke: $(STAMP) tools ## invoke a function in a container with a sample (EVENT=direct/exec.run SET="credential=…")
+	@$(PY) events/invoke $(EVENT) $(SET)
 
 .PHONY: bench
 bench: setup ## measure; the table goes to docs/benchmarks.md

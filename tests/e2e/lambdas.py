@@ -24,6 +24,8 @@ _TENANT = "X-Amz-Tenant-Id"
 _PATH = "/2015-03-31/functions/"
 _EMULATOR_PATH = "/2015-03-31/functions/function/invocations"
 _WAIT_S = 120.0
+_ONE_START = threading.Lock()
+"""Two starts at once could draw one free port."""
 
 
 @dataclass
@@ -72,7 +74,8 @@ class _Pool:
             if idle is not None:
                 idle.closing.close()
             closing = ExitStack()
-            fresh = _Environment(closing.enter_context(self.function.start()), tenant, closing)
+            with _ONE_START:
+                fresh = _Environment(closing.enter_context(self.function.start()), tenant, closing)
             with self.lock:
                 self.environments.append(fresh)
                 self.started += 1
