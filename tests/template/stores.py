@@ -160,6 +160,8 @@ def queues(template: Node) -> list[str]:
                 found.append(f"{queue}: a message comes again while {name} works on it")
             if "ReportBatchItemFailures" not in about.get("FunctionResponseTypes", []):
                 found.append(f"{name}: one failed message brings the whole batch back")
+            if about.get("BatchSize") != 1:
+                found.append(f"{queue}: messages behind a long one go back unopened until they count as failed")
             redrive = row.get("RedrivePolicy", {})
             if (
                 not 1 < redrive.get("maxReceiveCount", 0) <= 10

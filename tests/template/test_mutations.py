@@ -224,6 +224,8 @@ STORES = (
     Mutation("a short visibility", stores.queues, "comes again while", put("RunQueue", VisibilityTimeout=900)),
     Mutation("whole batches again", stores.queues, "whole batch",
              lambda t: row(t, "WorkerFunction")["Events"]["Runs"]["Properties"].pop("FunctionResponseTypes")),
+    Mutation("ten at once", stores.queues, "go back unopened",
+             lambda t: row(t, "DirectFunction")["Events"]["Calls"]["Properties"].update(BatchSize=10)),
     Mutation("forever", stores.queues, "forever", drop("RunQueue", "RedrivePolicy")),
 )  # fmt: skip
 
@@ -306,6 +308,11 @@ WATCHING = (
     Mutation("a dashboard of nothing", watching.dashboard, "is not here",
              lambda t: row(t, "Dashboard").update(
                  DashboardBody={"Fn::Sub": row(t, "Dashboard")["DashboardBody"]["Fn::Sub"] + "${Gone}"})),
+    Mutation("a dashboard of another metric", watching.dashboard, "run_ms_all is not measured",
+             lambda t: row(t, "Dashboard")["DashboardBody"].update(
+                 {"Fn::Sub": row(t, "Dashboard")["DashboardBody"]["Fn::Sub"].replace("run_ms_total", "run_ms_all")})),
+    Mutation("a metric under another dimension", watching.alarms, "runs is not measured",
+             lambda t: row(t, "ExecutorFailuresAlarm")["Metrics"][1]["MetricStat"]["Metric"].pop("Dimensions")),
     Mutation("no dashboard", watching.dashboard, "no dashboard", lambda t: t["Resources"].pop("Dashboard")),
 )  # fmt: skip
 

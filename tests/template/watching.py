@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
-from pathlib import Path
 
-from functions.telemetry import NAMESPACE, OUTCOMES
+from functions.telemetry import NAMESPACE, OUTCOMES, EmfMetrics
 from shared.errors import Code
 from tests.template.reading import PROJECT, Node, functions, nodes, of_type, references, sandboxes, text
+
+PHASES = ("wait", "restore", "run", "collect", "store", "total")
+"""Of a run (`shared.operations.room.RunMetrics`)."""
 
 
 def logs(template: Node) -> list[str]:
@@ -59,7 +62,8 @@ def alarms(template: Node) -> list[str]:
                 if metric["Namespace"] == NAMESPACE and (dimension["Name"], dimension["Value"]) not in _dimensions():
                     found.append(f"{name}: {dimension['Value']} is no outcome")
                 watched.add(f"{metric['MetricName']} {text(dimension['Value'])}")
-            if metric["Namespace"] == NAMESPACE and metric["MetricName"] not in emitted:
+            under = frozenset(dimension["Name"] for dimension in metric.get("Dimensions", []))
+            if metric["Namespace"] == NAMESPACE and (metric["MetricName"], under) not in emitted:
                 found.append(f"{name}: {metric['MetricName']} is not measured")
     for name in functions(template):
         found += [
@@ -73,9 +77,22 @@ def alarms(template: Node) -> list[str]:
     return found
 
 
-def _emitted() -> set[str]:
-    source = "".join(Path(PROJECT, "functions", name).read_text("utf-8") for name in ("telemetry.py", "janitor/app.py"))
-    return set(re.findall(r'add_metric\("(\w+)"', source)) | set(re.findall(r"(\w+)=\(\"(?:Seconds|Count)\"", source))
+def _emitted() -> set[tuple[str, frozenset[str]]]:
+    """Each metric that the code writes, with the dimensions under which it is found."""
+    lines = io.StringIO()
+    metrics = EmfMetrics(lines)
+    metrics.run(lang="py", outcome="ok", ms=dict.fromkeys(PHASES, 1), bytes_in=1, bytes_out=1)
+    # What the janitor gauges is written in its own module.
+    janitor = (PROJECT / "functions/janitor/app.py").read_text("utf-8")
+    metrics.gauges(**dict.fromkeys(re.findall(r"(\w+)=\(\"(?:Seconds|Count)\"", janitor), ("Count", 1)))
+    return {
+        (metric["Name"], frozenset(dimensions))
+        for line in lines.getvalue().splitlines()
+        for directive in json.loads(line)["_aws"]["CloudWatchMetrics"]
+        if directive["Namespace"] == NAMESPACE
+        for dimensions in directive["Dimensions"]
+        for metric in directive["Metrics"]
+    }
 
 
 def _dimensions() -> set[tuple[str, str]]:
@@ -95,5 +112,9 @@ def dashboard(template: Node) -> list[str]:
             found.append(f"{name}: is no JSON")
             continue
         found += [f"{name}: a widget without metrics" for one in shown["widgets"] if not one["properties"]["metrics"]]
+        rows = [metric for one in shown["widgets"] for metric in one["properties"]["metrics"]]
+        ours = {metric[1] for metric in rows if metric[0] == NAMESPACE}
+        ours |= {told for metric in rows for told in re.findall(r'MetricName="(\w+)"', str(metric[0]))}
+        found += [f"{name}: {one} is not measured" for one in sorted(ours - {metric for metric, _ in _emitted()})]
         found += [f"{name}: does not show {one}" for one in functions(template) if f"${{{one}}}" not in body]
     return found if of_type(template, "AWS::CloudWatch::Dashboard") else ["there is no dashboard"]
