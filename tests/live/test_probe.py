@@ -39,7 +39,7 @@ def test_every_check_holds_on_one_machine(target: Target) -> None:
     )
 
 
-def test_the_command_says_by_its_exit_code_that_not_all_held(target: Target, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_tells_by_its_exit_code_what_failed(target: Target, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--url", target.url, "--key", "wrong-key"]) == 1
     assert "FAILED" in capsys.readouterr().out
 
