@@ -29,7 +29,12 @@ def test_it_listens_on_loopback_alone_and_ends_with_its_user() -> None:
         port = urlsplit(aws.endpoint).port
         assert port is not None
         assert _listening(port) == {"0100007F"}
-        assert (aws.table("t"), aws.table("t"), aws.bucket("b-1"), aws.bucket("b-1")) == ("t", "t", "b-1", "b-1")
+        assert (aws.table("tab"), aws.table("tab"), aws.bucket("b-1"), aws.bucket("b-1")) == (
+            "tab",
+            "tab",
+            "b-1",
+            "b-1",
+        )
     assert _listening(port) == set()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=2)

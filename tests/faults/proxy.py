@@ -16,7 +16,7 @@ import json
 import socket
 import struct
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -116,6 +116,11 @@ class Proxy:
         """How many requests of an operation have come."""
         with self._lock:
             return self._seen.count(operation)
+
+    def counts(self) -> dict[str, int]:
+        """How many requests of each operation have come."""
+        with self._lock:
+            return dict(Counter(self._seen))
 
     def left(self) -> int:
         """How many planned faults have not happened."""
@@ -251,7 +256,6 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
         timeout = SECONDS
         disable_nagle_algorithm = True
-        wbufsize = -1
 
         def _do(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))

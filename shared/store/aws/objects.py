@@ -194,6 +194,8 @@ class S3Objects(Grants):
                 if keys:
                     patience.pause(StoreUnavailable("not deleted"))
             count += len(found)
+            if len(found) < _BATCH:
+                break
         return count
 
     def _put(self, key: str, body: IO[bytes], size: int, sha256: str) -> None:

@@ -61,6 +61,9 @@ class Reading(Iterator[bytes]):
         self._over = True
         self._drop()
 
+    def __del__(self) -> None:
+        self._drop()
+
     def _drop(self) -> None:
         body, self._body = self._body, None
         if body is not None:

@@ -1,96 +1,23 @@
-"""What goes wrong between the adapter and AWS: the outcome is right, the effect happens once, the time is bounded."""
+"""What goes wrong between the state adapter and DynamoDB: the outcome is right, the effect happens once, in time."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from shared.store.aws import Clients, DynamoState, S3Objects, make_clients
-from shared.store.ports import (
-    Action,
-    Check,
-    Conflict,
-    DeleteIf,
-    Item,
-    Loss,
-    ObjectExists,
-    ObjectMissing,
-    PutIf,
-    PutNew,
-    StoreUnavailable,
-)
+from shared.store.aws import DynamoState, S3Objects, make_clients
+from shared.store.ports import Action, Check, Conflict, DeleteIf, Item, Loss, PutIf, PutNew, StoreUnavailable
 from tests.faults import proxy as faults
-from tests.faults.proxy import CUT, DEAF, HALF, LATE, LOST, SILENT, Fault, Proxy, dynamo, s3
+from tests.faults.proxy import CUT, DEAF, HALF, LATE, LOST, SILENT, Fault, Proxy, dynamo
 from tests.ministack import shared
 
-WAIT = 0.4
-"""The clients' time-out for a part of an answer, in seconds."""
-BUDGET = 2.0
-"""What one call of a port may take, in seconds, but for its last request."""
+from .room import BOUND, Room, within
+
 WRITE = "TransactWriteItems"
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """The stores through the proxy, and the same ones without it."""
-
-    proxy: Proxy
-    state: DynamoState
-    objects: S3Objects
-    real: DynamoState
-    kept: S3Objects
-
-
-@pytest.fixture(scope="module")
-def road() -> Iterator[tuple[Proxy, Clients]]:
-    """The proxy and the clients that go through it."""
-    aws = shared()
-    with Proxy(aws.endpoint) as proxy:
-        clients = make_clients(
-            session=aws.session(), endpoint=proxy.endpoint, state_read_seconds=WAIT, objects_read_seconds=WAIT
-        )
-        try:
-            yield proxy, clients
-        finally:
-            clients.close()
-
-
-@pytest.fixture
-def room(road: tuple[Proxy, Clients], tmp_path: Path) -> Room:
-    """Stores of their own."""
-    aws = shared()
-    proxy, clients = road
-    proxy.reset()
-    name = f"f{hashlib.sha256(bytes(tmp_path)).hexdigest()[:40]}"
-    table, bucket = aws.table(name), aws.bucket(name)
-    plain = aws.clients()
-    return Room(
-        proxy,
-        DynamoState(clients.dynamodb, table, seconds=BUDGET),
-        S3Objects(clients.s3, bucket, seconds=BUDGET),
-        DynamoState(plain.dynamodb, table),
-        S3Objects(plain.s3, bucket),
-    )
-
-
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """What happens inside takes no longer."""
-    start = time.monotonic()
-    yield
-    assert time.monotonic() - start < seconds
-
-
-BOUND = BUDGET + WAIT + 1.5
 CANCELLED_BY_ANOTHER = dynamo(
     "TransactionCanceledException",
     CancellationReasons=[{"Code": "TransactionConflict", "Message": "busy"}, {"Code": "None"}],
@@ -248,7 +175,9 @@ MEANWHILE: dict[str, tuple[Sequence[Action], list[list[Action]], list[int], dict
 }
 
 
-@pytest.mark.parametrize("fault", [LOST, SILENT, Fault(answer=dynamo("InternalServerError", 500))], ids=repr)
+@pytest.mark.parametrize(
+    "fault", [LOST, SILENT, Fault(answer=dynamo("InternalServerError", 500))], ids=["lost", "late answer", "500"]
+)
 @pytest.mark.parametrize("name", MEANWHILE)
 def test_what_happens_before_the_repetition_changes_neither_the_outcome_nor_itself(
     room: Room, name: str, fault: Fault
@@ -368,185 +297,6 @@ def test_a_refusal_is_told_at_once_and_without_what_was_asked(room: Room, verb: 
     assert room.real._table not in str(caught.value)
 
 
-BODY = bytes(range(256)) * 40
-
-
-def _put(objects: S3Objects) -> None:
-    objects.put_new("p/a", BODY, hashlib.sha256(BODY).hexdigest())
-
-
-def _commit(objects: S3Objects) -> None:
-    with objects.stage() as stage:
-        stage.write(BODY[:1000])
-        stage.write(BODY[1000:])
-        stage.commit("p/a")
-
-
-PUTS: dict[str, Callable[[S3Objects], None]] = {"put_new": _put, "stage": _commit}
-
-
-def answered(code: str, status: int) -> Fault:
-    """S3 does nothing and says why."""
-    return Fault(delivered=False, answer=s3(code, status))
-
-
-OBJECT_FAULTS: dict[str, list[Fault]] = {
-    "lost": [LOST],
-    "lost thrice": [LOST, LOST, LOST],
-    "cut": [CUT],
-    "cut, then lost": [CUT, LOST],
-    "late": [LATE],
-    "after the time-out": [SILENT],
-    "never delivered": [DEAF],
-    "half": [HALF],
-    "500 afterwards": [Fault(answer=s3("InternalError", 500))],
-    "500 instead": [answered("InternalError", 500)],
-    "503 without a body": [Fault(answer=faults.Canned(503))],
-    "slow down": [answered("SlowDown", 503)] * 3,
-    "lost, then slow down": [LOST, answered("SlowDown", 503)],
-}
-PUT_FAULTS: dict[str, list[Fault]] = {
-    **OBJECT_FAULTS,
-    "conflict": [answered("ConditionalRequestConflict", 409)] * 2,
-    "lost, then conflict": [LOST, answered("ConditionalRequestConflict", 409)],
-    "time-out of theirs": [answered("RequestTimeout", 400)],
-    "damaged on the way": [answered("BadDigest", 400)],
-}
-
-
-@pytest.mark.parametrize("fault", PUT_FAULTS)
-@pytest.mark.parametrize("way", PUTS)
-def test_an_object_is_put_once_and_said_to_be(room: Room, way: str, fault: str) -> None:
-    room.proxy.plan("PutObject", *PUT_FAULTS[fault])
-    with within(BOUND):
-        PUTS[way](room.objects)
-    room.proxy.release()
-    assert room.proxy.left() == 0
-    assert b"".join(room.kept.read("p/a")) == BODY
-    assert [info.key for info in room.kept.list("")] == ["p/a"]
-
-
-@pytest.mark.parametrize("fault", PUT_FAULTS)
-@pytest.mark.parametrize("way", PUTS)
-@pytest.mark.parametrize("theirs", [BODY, b"other"], ids=["equal bytes", "other bytes"])
-def test_an_object_of_anothers_is_never_taken_for_ours(room: Room, theirs: bytes, way: str, fault: str) -> None:
-    room.kept.put_new("p/a", theirs, hashlib.sha256(theirs).hexdigest())
-    room.proxy.plan("PutObject", *PUT_FAULTS[fault])
-    with within(BOUND), pytest.raises(ObjectExists):
-        PUTS[way](room.objects)
-    room.proxy.release()
-    assert b"".join(room.kept.read("p/a")) == theirs
-
-
-def test_another_who_comes_between_two_attempts_has_won(room: Room) -> None:
-    room.proxy.plan("PutObject", CUT.after(lambda: _put(room.kept)))
-    with pytest.raises(ObjectExists):
-        _put(room.objects)
-
-
-def test_a_put_that_found_an_object_asks_no_further(room: Room) -> None:
-    _put(room.kept)
-    with pytest.raises(ObjectExists):
-        _put(room.objects)
-    assert (room.proxy.seen("PutObject"), room.proxy.seen("HeadObject")) == (1, 0)
-
-
-@pytest.mark.parametrize("fault", OBJECT_FAULTS)
-def test_the_question_whose_an_object_is_may_itself_be_lost(room: Room, fault: str) -> None:
-    room.proxy.plan("PutObject", LOST)
-    room.proxy.plan("HeadObject", *OBJECT_FAULTS[fault])
-    _put(room.objects)
-    assert b"".join(room.kept.read("p/a")) == BODY
-
-
-def test_an_object_that_is_gone_before_its_question_is_nobodys(room: Room) -> None:
-    room.proxy.plan("PutObject", LOST, faults.PASS.after(lambda: room.kept.delete("p/a")))
-    with pytest.raises(StoreUnavailable):
-        _put(room.objects)
-
-
-OBJECT_VERBS: dict[str, tuple[str, Callable[[S3Objects], object], object]] = {
-    "read": ("GetObject", lambda objects: b"".join(objects.read("p/a")), BODY),
-    "read a range": ("GetObject", lambda objects: b"".join(objects.read("p/a", 5, 300)), BODY[5:305]),
-    "read nothing": ("GetObject", lambda objects: b"".join(objects.read("p/a", 5, 0)), b""),
-    "head": ("HeadObject", lambda objects: getattr(objects.head("p/a"), "size", None), len(BODY)),
-    "list": ("ListObjectsV2", lambda objects: [info.key for info in objects.list("p/")], ["p/a"]),
-    "delete": ("DeleteObject", lambda objects: objects.delete("p/a"), None),
-    "delete_prefix": ("DeleteObjects", lambda objects: objects.delete_prefix("p/"), 1),
-}
-
-
-@pytest.mark.parametrize("fault", OBJECT_FAULTS)
-@pytest.mark.parametrize("verb", OBJECT_VERBS)
-def test_what_may_be_repeated_is_repeated(room: Room, verb: str, fault: str) -> None:
-    _put(room.kept)
-    operation, call, expected = OBJECT_VERBS[verb]
-    room.proxy.plan(operation, *OBJECT_FAULTS[fault])
-    with within(BOUND):
-        assert call(room.objects) == expected
-    assert room.proxy.left() == 0
-    assert (room.kept.head("p/a") is None) is verb.startswith("delete")
-
-
-def test_an_answer_that_breaks_off_is_taken_up_where_it_did(room: Room) -> None:
-    body = os.urandom(3_300_000)
-    room.kept.put_new("p/b", body, hashlib.sha256(body).hexdigest())
-    for start, length in ((0, None), (7, None), (7, 3_000_000)):
-        room.proxy.plan("GetObject", HALF, HALF, LOST, HALF)
-        pieces = list(room.objects.read("p/b", start, length))
-        assert b"".join(pieces) == body[start : None if length is None else start + length]
-        assert max(map(len, pieces)) <= 1 << 20
-    assert room.proxy.left() == 0
-
-
-def test_an_answer_is_never_taken_up_by_another_objects_bytes(room: Room) -> None:
-    body = os.urandom(2_500_000)
-    room.kept.put_new("p/b", body, hashlib.sha256(body).hexdigest())
-
-    def replace() -> None:
-        room.kept.delete("p/b")
-        room.kept.put_new("p/b", body[::-1], hashlib.sha256(body[::-1]).hexdigest())
-
-    room.proxy.plan("GetObject", HALF.after(replace))
-    pieces = room.objects.read("p/b")
-    with pytest.raises(StoreUnavailable):
-        b"".join(pieces)
-
-
-@pytest.mark.parametrize("fault", [CUT, DEAF, answered("SlowDown", 503)], ids=["cut", "deaf", "slow down"])
-@pytest.mark.parametrize("verb", [*OBJECT_VERBS, "put"])
-def test_a_bucket_that_never_answers_is_unavailable_in_time(room: Room, verb: str, fault: Fault) -> None:
-    operation, call, _ = OBJECT_VERBS.get(verb, ("PutObject", _put, None))
-    if verb != "put":
-        _put(room.kept)
-    room.proxy.always(operation, fault)
-    with within(BOUND), pytest.raises(StoreUnavailable):
-        call(room.objects)
-    assert (room.kept.head("p/a") is None) is (verb == "put")
-    assert room.proxy.seen(operation) < 40
-
-
-@pytest.mark.parametrize("verb", [*OBJECT_VERBS, "put"])
-def test_a_bucket_that_refuses_is_believed_at_once(room: Room, verb: str) -> None:
-    operation, call, _ = OBJECT_VERBS.get(verb, ("PutObject", _put, None))
-    if verb != "put":
-        _put(room.kept)
-    room.proxy.always(operation, answered("AccessDenied", 403))
-    with pytest.raises(StoreUnavailable, match=r"AccessDenied|403") as caught:
-        call(room.objects)
-    assert room.proxy.seen(operation) == 1
-    assert "p/a" not in str(caught.value)
-
-
-def test_no_bucket_is_not_no_object(room: Room) -> None:
-    room.proxy.always("GetObject", answered("NoSuchBucket", 404))
-    with pytest.raises(StoreUnavailable):
-        room.objects.read("p/a")
-    room.proxy.plan("GetObject", answered("NoSuchKey", 404))
-    with pytest.raises(ObjectMissing):
-        room.objects.read("p/a")
-
-
 def test_nobody_at_the_address_is_unavailable_in_time() -> None:
     with Proxy("http://127.0.0.1:9") as proxy:
         gone = proxy.endpoint
@@ -558,3 +308,24 @@ def test_nobody_at_the_address_is_unavailable_in_time() -> None:
             S3Objects(clients.s3, "none", seconds=1).head("p/a")
     finally:
         clients.close()
+
+
+REQUESTS: dict[str, tuple[Callable[[DynamoState], object], dict[str, int]]] = {
+    "get": (lambda state: state.get("p", "a"), {"GetItem": 1}),
+    "get of nothing": (lambda state: state.get("p", "none"), {"GetItem": 1}),
+    "query": (lambda state: state.query("p"), {"Query": 1}),
+    "query for one more": (lambda state: state.query("p", after="a", limit=1), {"Query": 1}),
+    "one action": (lambda state: state.transact([PutIf("p", "a", 2, {"by": "us"})]), {WRITE: 1}),
+    "four actions": (lambda state: state.transact(WRITES["all"].actions), {WRITE: 1}),
+    "delete_partition": (lambda state: state.delete_partition("p"), {"Query": 1, "BatchWriteItem": 1}),
+    "sweep": (lambda state: state.sweep(2**40), {}),
+}
+"""What a call costs where nothing goes wrong."""
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_call_is_as_few_requests_as_it_can_be(room: Room, name: str) -> None:
+    prepare(room.real)
+    call, requests = REQUESTS[name]
+    call(room.state)
+    assert room.proxy.counts() == requests
