@@ -18,6 +18,9 @@ export WORKROOM_CACHE := $(CACHE)
 HOST_PACKAGES := bubblewrap libseccomp-dev gcc libc6-dev
 STAMP := $(VENV)/.installed
 
+# The wire suite behind the HTTP API's events, on DynamoDB and S3 of the emulator.
+ON_AWS := TEST_STORE=aws $(VENV)/bin/pytest tests/wire -k http-api -n $(JOBS) --dist loadfile
+
 .PHONY: help
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
@@ -78,14 +81,14 @@ types: $(STAMP) ## mypy --strict
 test: ## set up, lint, types and every suite
 	@begun=$$(date +%s); $(MAKE) --no-print-directory setup; echo "set-up took $$(( $$(date +%s) - begun )) s"
 	@$(MAKE) --no-print-directory lint types
-	@begun=$$(date +%s); $(VENV)/bin/pytest -n $(JOBS) --dist loadfile; echo "tests took $$(( $$(date +%s) - begun )) s"
+	@begun=$$(date +%s); $(ON_AWS); $(VENV)/bin/pytest -n $(JOBS) --dist loadfile; echo "tests took $$(( $$(date +%s) - begun )) s"
 
 .PHONY: test-all
 test-all: test ## the same, and fail where a tool is missing
 
 .PHONY: e2e
 e2e: setup ## deploy the template in an emulator on this machine and use it (part of `make test`)
-	@$(VENV)/bin/pytest tests/e2e
+	@$(ON_AWS); $(VENV)/bin/pytest tests/e2e
 
 .PHONY: local-invoke
 local-invoke: $(STAMP) tools ## invoke a function in a container with a sample (EVENT=direct/exec.run SET="credential=…")

@@ -1,7 +1,8 @@
 """The services that the wire suite drives, behind each front door.
 
 A test that asks for `door`, or for a service, runs once for each of DOORS. One that only some of them can pass says
-which, and why, by a mark: `@pytest.mark.doors("local", why="…")`.
+which, and why, by a mark: `@pytest.mark.doors("local", why="…")`. With TEST_STORE=aws the suite runs behind the HTTP
+API alone, on DynamoDB and S3 of the emulator.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pytest
 
 from shared.limits import KIB, Limits
 from tests.wire.scripted import Scripted
-from tests.wire.service import DOORS, Door, Service, open_test_room, serving
+from tests.wire.service import DOORS, ON_AWS, Door, Service, open_test_room, serving
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -29,6 +30,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     mark = metafunc.definition.get_closest_marker("doors")
     doors: tuple[Any, ...] = mark.args if mark else DOORS
     assert mark is None or (set(doors) < set(DOORS) and len(mark.kwargs["why"].split()) > 2), metafunc.definition
+    if ON_AWS:
+        doors = tuple(name for name in doors if name == "http-api")
     metafunc.parametrize("door", doors, indirect=True, scope="session")
 
 

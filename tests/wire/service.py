@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import httpx
+import pytest
 
 from functions.api.aws import Front
 from functions.api.serve import Server, make_config
@@ -26,10 +27,20 @@ from shared.operations.base import Call
 from shared.operations.grants import SelfGrants
 from shared.operations.room import Gate, Room, now_ms
 from shared.settings import Settings
+from shared.store.aws import open_aws
 from shared.store.local import open_local
 from tests.gateway.front import Environments, gateway
 from tests.gateway.shapes import Kind
+from tests.ministack import shared
 from tests.wire.scripted import Scripted
+
+ON_AWS = os.environ.get("TEST_STORE") == "aws"
+"""Whether the suite runs on DynamoDB and S3 of the emulator."""
+
+
+def local_store(why: str) -> pytest.MarkDecorator:
+    """A mark for a test that holds on the local store alone."""
+    return pytest.mark.skipif(ON_AWS, reason=why)
 
 
 def make_key(room: Room, project: str, **more: Any) -> str:
@@ -150,7 +161,9 @@ def read_answer(sock: socket.socket, *, head_only: bool = False) -> Answer:
 
 
 def open_test_room(folder: Path, limits: Limits, executor: Executor, *, clock: Callable[[], int] = now_ms) -> Room:
-    """A room on a fresh data folder, with an executor of the test's own."""
+    """A room on a fresh data folder, with an executor of the test's own; for ON_AWS on a fresh table and bucket."""
+    if ON_AWS:
+        return _aws_room(limits, executor, clock)
     store = open_local(folder)
     secret = deployment_secret(store.state)
     return Room(
@@ -162,6 +175,24 @@ def open_test_room(folder: Path, limits: Limits, executor: Executor, *, clock: C
         owner=Owner("tests", secrets.token_hex(8)),
         limits=limits,
         runs=Gate(limits.run_queue),
+        clock=clock,
+    )
+
+
+def _aws_room(limits: Limits, executor: Executor, clock: Callable[[], int]) -> Room:
+    name = f"wire-{secrets.token_hex(8)}"
+    aws = shared()
+    store = open_aws(aws.clients(), aws.table(name), aws.bucket(name))
+    return Room(
+        state=store.state,
+        objects=store.objects,
+        executor=executor,
+        uploads=store.objects,
+        downloads=store.objects,
+        secret=deployment_secret(store.state),
+        owner=Owner("tests", secrets.token_hex(8)),
+        limits=limits,
+        runs=Gate(limits.run_queue, limits.project_runs),
         clock=clock,
     )
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from shared.limits import Limits
 from tests.wire.forms import extended, field, file, send
 from tests.wire.scripted import Scripted, program
-from tests.wire.service import Door, Service, open_test_room, serving
+from tests.wire.service import Door, Service, local_store, open_test_room, serving
 
 BASES = ("/v1/exec", "/v1")
 CONTENT = bytes(range(256)) * 10_000
@@ -146,6 +146,7 @@ def test_a_range_of_nothing_is_416_and_no_range_is_the_whole(service: Service, s
         assert whole.status_code == 200
 
 
+@local_store("it changes the store's files")
 def test_bytes_that_are_not_what_was_stored_never_pass_for_the_file(tmp_path: Path, door: Door) -> None:
     room = open_test_room(tmp_path, Limits(), Scripted())
     with serving(room, door=door) as service, service.client() as client:

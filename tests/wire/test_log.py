@@ -12,7 +12,7 @@ import pytest
 from functions.api.access import ACCESS, ERRORS
 from tests.wire.forms import MULTIPART, field, file, form
 from tests.wire.scripted import program
-from tests.wire.service import Service, eventually
+from tests.wire.service import Service, eventually, local_store
 
 SECRET = "s3cr3t-marker"
 MEMBERS = {
@@ -81,6 +81,7 @@ def test_a_request_is_one_line_with_the_template_and_who_asked(service: Service,
     assert (first["operation"], second["operation"]) == ("exec.run", "files.list")
 
 
+@local_store("boto3 logs requests at a level that no deployment has")
 def test_K20_nothing_that_a_caller_or_a_program_wrote_is_logged(service: Service, lines: list[str]) -> None:
     forged = f'\n{{"level":"ERROR","x":"{SECRET}"}}\r\n'
     script = program(stdout=forged, stderr=forged, write={f"{SECRET}\nname": "x"})

@@ -12,7 +12,7 @@ import pytest
 
 from tests.wire.forms import BOUNDARY, MULTIPART, Raw, extended, field, file, form, pieces, send
 from tests.wire.scripted import program
-from tests.wire.service import Service, eventually, sessions, stored_things
+from tests.wire.service import Service, eventually, local_store, sessions, stored_things
 
 ID = re.compile(r"[A-Za-z0-9_-]{21}")
 
@@ -433,6 +433,7 @@ def grant_of(service: Service, content: bytes, **more: object) -> dict[str, obje
     return made
 
 
+@local_store("S3's own grants are tested in tests/contract and tests/e2e")
 def test_a_file_is_uploaded_by_grant(service: Service) -> None:
     content = bytes(range(256)) * 5000
     before = sessions(service.room)
@@ -456,6 +457,7 @@ def test_a_file_is_uploaded_by_grant(service: Service) -> None:
         assert client.get(f"/v1/download/{made['session_id']}/g/big.bin").content == content
 
 
+@local_store("S3's own grants are tested in tests/contract and tests/e2e")
 def test_K7_a_grant_is_refused_late_forged_twice_bigger_and_without_its_condition(service: Service) -> None:
     content = b"0123456789"
     url = str(grant_of(service, content)["url"])
