@@ -4,4 +4,6 @@
 set -eu
 PYTHONPATH="${LAMBDA_TASK_ROOT:-.}${PYTHONPATH:+:$PYTHONPATH}"
 export PYTHONPATH
+# The adapter hands a trace on as a header, not to the process: X-Ray would warn of each call to the stores.
+export POWERTOOLS_TRACE_DISABLED=1
 exec python3 -m functions.api.stream
