@@ -6,13 +6,19 @@ The C library is called directly; the standard library has no name for these.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import resource
 from collections.abc import Callable
 
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 _KEYCTL = {"x86_64": 250, "aarch64": 219}
-_KEYCTL_CLEAR, _USER_KEYRING = 7, -4
+_KEYCTL_CLEAR, _KEYCTL_INVALIDATE, _KEYCTL_PERSISTENT = 7, 21, 22
+_SESSION, _USER, _USER_SESSION = -3, -4, -5
+_NO_CALL = frozenset({errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP})
+"""There is no such call here, or it is refused: to a program no less."""
+_NO_RING = _NO_CALL | {errno.ENOKEY, errno.EKEYREVOKED, errno.EKEYEXPIRED, errno.EDQUOT}
+"""Or no process of this user has that keyring."""
 _IPC_RMID = 0
 _IPC_TABLES = {"shm": "shmid", "msg": "msqid", "sem": "semid"}
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -56,13 +62,39 @@ def _limits() -> list[int]:
 
 def clear_ipc() -> bool:
     """Remove the System V objects and the keys of this user, which outlive their makers; whether none is left."""
-    if number := _KEYCTL.get(os.uname().machine):
-        _libc.syscall(number, _KEYCTL_CLEAR, ctypes.c_int(_USER_KEYRING), 0, 0, 0)
+    keyless = _clear_keys()
     for table in _IPC_TABLES:
         for key in _own(table):
             arguments = (key, 0, _IPC_RMID) if table == "sem" else (key, _IPC_RMID, None)
             getattr(_libc, f"{table}ctl")(*arguments)
-    return not any(_own(table) for table in _IPC_TABLES)
+    return keyless and not any(_own(table) for table in _IPC_TABLES)
+
+
+def _clear_keys() -> bool:
+    """Empty the keyrings that a process of this user reaches without having made them; whether each could be.
+
+    The one of the session is what a child inherits; the persistent one is reached by linking it there. A program may
+    take from their owner the right to empty them: whoever may search one can still make it invalid.
+    """
+    number = _KEYCTL.get(os.uname().machine)
+    if number is None:
+        return True
+    cleared = [_emptied(number, ring) for ring in (_SESSION, _USER, _USER_SESSION)]
+    persistent = _keyctl(number, _NO_CALL, _KEYCTL_PERSISTENT, -1, _SESSION)
+    if persistent > 0:
+        cleared += [_emptied(number, persistent), _emptied(number, _SESSION)]
+    return all(cleared) and persistent >= 0
+
+
+def _emptied(number: int, ring: int) -> bool:
+    return any(_keyctl(number, _NO_RING, way, ring) == 0 for way in (_KEYCTL_CLEAR, _KEYCTL_INVALIDATE))
+
+
+def _keyctl(number: int, nothing: frozenset[int], *arguments: int) -> int:
+    """What the call gives; 0 where it fails because there is `nothing` to do, -1 where it fails otherwise."""
+    given = [ctypes.c_int(argument) for argument in (*arguments, 0, 0, 0, 0)[:5]]
+    found = int(_libc.syscall(number, *given))
+    return 0 if found < 0 and ctypes.get_errno() in nothing else found
 
 
 def _own(table: str) -> list[int]:
