@@ -46,6 +46,8 @@ REQUEST_BYTES: Final = 5_000_000
 PAYLOAD_BYTES: Final = 7 << 20
 ANSWER_BYTES: Final = 64 << 20
 """What an answer may have: directly, above what the platform passes on; as an object."""
+_VALUES_LEAST, _VALUES_AN_ENTRY = 10_000, 13
+"""Values of an answer: those beside its entries, and those of one. Each costs a hundred bytes of memory or more."""
 HEALTH_TENANT: Final = "workroom-health"
 REQUIRED_LAYERS: Final = frozenset({"clean", "reap", "wipe", "memory"})
 _LIMIT_S = 900
@@ -211,19 +213,20 @@ class LambdaExecutor(Executor):
             event, answer_key = self._event(request, seconds)
         except StoreUnavailable as error:
             raise ExecutorFailed("unavailable", "the request cannot be stored") from error
+        most = _VALUES_LEAST + _VALUES_AN_ENTRY * (request.limits.workspace_entries + len(request.manifest))
         self._begin(call, event, request.tenant)
         if not call.over.wait(patience_s):
             raise ExecutorFailed("timeout", "the function did not answer in time")
         if call.cancelled or call.closed:
             return None
-        message = self._message(call)
+        message = self._message(call, most)
         if message.get("run_id") != request.run_id:
             raise ExecutorFailed("broken", "the answer is of another run")
         if "error" in message:
             raise ExecutorFailed(_kind(message["error"]), str(message.get("why", ""))[:200])
         data = message.get("answer")
         if "answer_at" in message:
-            data = self._stored(message["answer_at"], answer_key, request.run_id)
+            data = self._stored(message["answer_at"], answer_key, request.run_id, most)
         try:
             answer = RunAnswer.of(data)
         except (WireError, KeyError, TypeError) as error:
@@ -285,27 +288,27 @@ class LambdaExecutor(Executor):
         finally:
             call.over.set()
 
-    def _message(self, call: _Call) -> dict[str, Any]:
-        """What the function said. Errors: ExecutorFailed."""
+    def _message(self, call: _Call, most: int) -> dict[str, Any]:
+        """What the function said, in `most` values. Errors: ExecutorFailed."""
         if call.failure is not None:
             raise call.failure
         try:
-            message = json.loads(call.payload or b"")
+            message = _read(call.payload or b"", most)
         except (ValueError, RecursionError) as error:
             raise _platform(call.payload or b"", "the answer is not JSON") from error
         if type(message) is not dict or not message.keys() & {"run_id", "health"}:
             raise _platform(call.payload or b"", "the answer is not the function's")
         return message
 
-    def _stored(self, key: object, granted: str, run_id: str) -> object:
-        """A large answer, from where it was allowed to be put. Errors: ExecutorFailed."""
+    def _stored(self, key: object, granted: str, run_id: str, most: int) -> object:
+        """A large answer, from where it was allowed to be put, in `most` values. Errors: ExecutorFailed."""
         if not granted or key != granted:
             raise ExecutorFailed("broken", "the answer lies where none was allowed")
         try:
             info = self._objects.head(granted)
             if info is None or info.size > ANSWER_BYTES:
                 raise ExecutorFailed("broken", "the answer is not there or too large")
-            message = json.loads(b"".join(self._objects.read(granted, 0, info.size)))
+            message = _read(b"".join(self._objects.read(granted, 0, info.size)), most)
         except (ObjectMissing, StoreUnavailable) as error:
             raise ExecutorFailed("broken", "the answer cannot be read") from error
         except (ValueError, RecursionError) as error:
@@ -322,7 +325,7 @@ class LambdaExecutor(Executor):
         self._begin(call, _json({"op": "health"}), HEALTH_TENANT)
         if not call.over.wait(_HEALTH_S):
             raise ExecutorFailed("timeout", "the function did not answer in time")
-        said: Any = self._message(call).get("health")
+        said: Any = self._message(call, _VALUES_LEAST).get("health")
         if not _is_health(said):
             raise ExecutorFailed("broken", "the function does not say how it is")
         health: dict[str, Any] = said
@@ -332,6 +335,23 @@ class LambdaExecutor(Executor):
 def _json(data: dict[str, Any]) -> bytes:
     """ASCII: a name that is not UTF-8 is a lone surrogate, which has no other form."""
     return json.dumps(data, separators=(",", ":")).encode("ascii")
+
+
+def _read(data: bytes, most: int) -> Any:
+    """The JSON of an answer, refused before anything is made of it where it has more than `most` values.
+
+    A program can answer in the function's place, and three bytes become a hundred in memory: an answer of the size that
+    is allowed would end this process, and every other run in it. Errors: ValueError, RecursionError.
+    """
+    if len(data) > most:
+        plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+        if plain.count(b'"') > 4 * most:
+            raise ValueError("too many texts")
+        between = b"".join(plain.split(b'"')[::2])
+        if sum(map(between.count, (b",", b"[", b"{"))) > most:
+            raise ValueError("too many values")
+    # Of bytes, JSON would also be read as UTF-16, whose values were not counted.
+    return json.loads(data.decode("utf-8"))
 
 
 def _fresh(folder: str) -> str:

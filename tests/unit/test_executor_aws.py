@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -307,6 +308,47 @@ def test_a_large_answer_is_as_hostile_as_a_small_one(data: bytes, objects: FileO
         with pytest.raises(ExecutorFailed) as failed:
             executor(made, objects).run(request())
         assert failed.value.kind == "broken"
+
+
+BOMBS = {
+    "lists": b'{"run_id":"run-1","answer":[' + b"[]," * 2_000_000 + b"0]}",
+    "objects": b'{"run_id":"run-1","answer":[' + b"{}," * 2_000_000 + b"0]}",
+    "numbers": b'{"run_id":"run-1","answer":[' + b"7777," * 1_200_000 + b"0]}",
+    "texts": b'{"run_id":"run-1","answer":[' + b'"ab",' * 1_200_000 + b"0]}",
+    "behind a text": b'{"run_id":"run-1","x":"\\\\\\"","answer":[' + b"[]," * 2_000_000 + b"0]}",
+    "UTF-16": ('{"run_id":"run-1","answer":[' + "[]," * 1_000_000 + "0]}").encode("utf-16"),
+}
+"""Some 6 MB each, and some hundred of memory if anything is made of them."""
+
+
+@pytest.mark.parametrize("by_object", [False, True])
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_an_answer_of_too_many_values_is_refused_before_anything_is_made_of_it(
+    bomb: str, by_object: bool, objects: FileObjects
+) -> None:
+    data = BOMBS[bomb]
+    with endpoint(lambda event, _: place(event, data) if by_object else reply(data)) as made:
+        tracemalloc.start()
+        try:
+            with pytest.raises(ExecutorFailed) as failed:
+                executor(made, objects).run(request())
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert failed.value.kind == "broken"
+    assert peak < 12 * len(data), f"{peak >> 20} MiB of {len(data) >> 20}"
+
+
+@pytest.mark.parametrize("sign", [",", '"', "\\", "[{", '\\"[,'])
+def test_an_answer_of_the_most_entries_and_of_any_text_is_read(sign: str, objects: FileObjects) -> None:
+    entries = limits().workspace_entries
+    rows = tuple(Entry(f"{place}{sign}", "file", 0o644, 5, 7, "0" * 64, "", "p/s/one", 9) for place in range(entries))
+    gone = tuple(f"{place}" for place in range(entries))
+    wanted = answered(changes=rows, deleted=gone, stdout=sign * 500_000)
+    data = json.dumps({"run_id": "run-1", "answer": wanted.to_json()}).encode()
+    before = tuple(Entry(name, "dir", 0o755) for name in gone)
+    with endpoint(lambda event, _: place(event, data)) as made:
+        assert executor(made, objects).run(request(manifest=before)) == wanted
 
 
 def test_an_answer_object_above_the_bound_is_not_read(objects: FileObjects, monkeypatch: pytest.MonkeyPatch) -> None:
