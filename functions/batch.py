@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from functions import giveback
 from functions.environment import HERE, enough
 from functions.telemetry import remaining_ms
 
@@ -17,13 +18,14 @@ def each(rows: list[Row], context: object, done: Callable[[Row], bool]) -> dict[
     Those for which the call's time would not do are given back unopened; of a FIFO queue also all behind a failed
     one, since they would overtake it.
     """
-    failures: list[str] = []
+    failures: list[Row] = []
     for place, row in enumerate(rows):
         late = place > 0 and not _time_for_more(context)
         behind = bool(failures) and str(row.get("eventSourceARN", "")).endswith(".fifo")
         if (late or behind or not done(row)) and isinstance(row.get("messageId"), str):
-            failures.append(row["messageId"])
-    return {"batchItemFailures": [{"itemIdentifier": name} for name in failures]}
+            failures.append(row)
+    giveback.soon(failures)
+    return {"batchItemFailures": [{"itemIdentifier": row["messageId"]} for row in failures]}
 
 
 def _time_for_more(context: object) -> bool:

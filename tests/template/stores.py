@@ -27,7 +27,8 @@ _BUS = "arn:${AWS::Partition}:events:${AWS::Region}:${AWS::AccountId}:event-bus/
 
 
 def _takes(queue: str) -> set[tuple[str, str]]:
-    return {(f"sqs:{action}", f"{queue}.Arn") for action in ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes")}
+    actions = ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes", "ChangeMessageVisibility")
+    return {(f"sqs:{action}", f"{queue}.Arn") for action in actions}
 
 
 NEEDED = {
