@@ -2,6 +2,9 @@
 
 A message may come twice, or for a run that is not there: the run's record is claimed by compare and swap, so a second
 message finds nothing to do. So a lost answer of SQS is told as it is, and never sent again.
+
+Each message is of its project's group: a queue of SQS serves the groups in turn where one has many messages waiting
+(fair queues), so that the runs of one project do not keep those of another waiting till they have failed (K19).
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ class SqsQueue:
 
         body = json.dumps({"project": message["project"], "run_id": message["run_id"]}, separators=(",", ":"))
         try:
-            self._client().send_message(QueueUrl=self._url, MessageBody=body)
+            self._client().send_message(QueueUrl=self._url, MessageBody=body, MessageGroupId=message["project"])
         except (BotoCoreError, ClientError) as error:
             raise StoreUnavailable("queue") from error
 

@@ -200,11 +200,12 @@ def client(service: str) -> Any:
     )
 
 
-def test_a_queued_run_is_sent_as_its_name_and_nothing_else() -> None:
+def test_a_queued_run_is_sent_as_its_name_and_nothing_else_in_its_projects_group() -> None:
     made = client("sqs")
     with Stubber(made) as stub:
         body = json.dumps({"project": "first", "run_id": RUN}, separators=(",", ":"))
-        stub.add_response("send_message", {"MessageId": "m"}, {"QueueUrl": URL, "MessageBody": body})
+        sent = {"QueueUrl": URL, "MessageBody": body, "MessageGroupId": "first"}
+        stub.add_response("send_message", {"MessageId": "m"}, sent)
         SqsQueue(URL, made).send({**message(), "code": "secret"})
         stub.assert_no_pending_responses()
 
