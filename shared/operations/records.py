@@ -74,7 +74,7 @@ def begin(room: Room, project: str, key: str, body: dict[str, Any]) -> Record | 
     Whoever owns a record works `in_hand`.
     """
     partition = names.record(project, "idem", digest(key))
-    fresh = _running(room, digest(json.dumps(body, sort_keys=True)))
+    fresh = _running(room, digest(json.dumps(body, sort_keys=True)), bounded=True)
     found: Record | Stored | None = None
     try:
         found = _begin(room, partition, fresh)
@@ -170,7 +170,7 @@ def claim(room: Room, project: str, run_id: str) -> Claim | None:
     if room.clock() >= item.attributes["until"]:
         return Claim(caller, {}, None) if _expire(room, item) else None
     data = _result(room, item, "input")
-    fresh = _running(room, "")
+    fresh = _running(room, "", bounded=True)
     attributes = {**fresh, "created": item.attributes["created"]}
     try:
         (version,) = room.state.transact([PutIf(item.partition, names.RECORD, item.version, attributes, _expiry(room))])
@@ -252,18 +252,23 @@ def drop(room: Room, record: Record) -> None:
         return
 
 
-def _running(room: Room, fingerprint: str) -> dict[str, Any]:
-    """The attributes of a record that this call may come to own. Its token is in hand before anybody can read it."""
+def _running(room: Room, fingerprint: str, *, bounded: bool = False) -> dict[str, Any]:
+    """The attributes of a record that this call may come to own. Its token is in hand before anybody can read it.
+
+    `bounded` says that the work ends with `Limits.answer_ms`, where there is one: the platform ends the process then,
+    and a repeat must neither wait for longer nor take the work over before.
+    """
     now = room.clock()
     token = short_id(os.urandom)
     room.active.add(token)
-    longest = room.limits.run_ms_max + room.limits.lock_wait_ms + room.limits.lease_ms
+    limits = room.limits
+    longest = (bounded and limits.answer_ms) or limits.run_ms_max + limits.lock_wait_ms
     return {
         "state": "running",
         "body": fingerprint,
         "created": now,
         "owner": [room.owner.name, room.owner.incarnation],
-        "until": now + longest,
+        "until": now + longest + limits.lease_ms,
         "token": token,
         "result": None,
         "pointer": "",

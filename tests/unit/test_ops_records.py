@@ -10,6 +10,7 @@ import pytest
 
 from shared.errors import Code, Failure
 from shared.executor.port import ExecutorFailed
+from shared.operations import records
 from shared.operations.base import Cancel
 from shared.operations.janitor import sweep
 from shared.store.ports import StoreUnavailable
@@ -385,3 +386,37 @@ def test_a_stored_start_outlives_its_session(house: House) -> None:
     house.state.inner.delete_partition(f"p/one/s/{session}")
     again = house.do("exec.start", {"lang": "py", "code": "x", "session_id": session}, idempotency_key="k")
     assert again == first
+
+
+@pytest.mark.parametrize(("answer_ms", "held_ms"), [(28_000, 58_000), (0, 660_000), (897_000, 927_000)])
+def test_a_key_whose_process_the_platform_ended_is_free_once_that_cannot_work_on_it(
+    build: Callable[..., House], answer_ms: int, held_ms: int
+) -> None:
+    """The bound of an answer and the lease, or the longest run, the wait for a lock and the lease."""
+    house = build(answer_ms=answer_ms, lock_wait_ms=330_000)
+    other = house.again(name="another environment")
+    results: list[Any] = []
+
+    def script(desk: Desk) -> None:
+        house.clock.now += held_ms - 1
+        assert refused(other, idempotency_key="k").code is Code.IN_PROGRESS
+        house.clock.now += 1
+        results.append(other.run(code="x", idempotency_key="k"))
+
+    with pytest.raises(Failure):
+        house.run(script, code="x", idempotency_key="k")
+    assert len(results) == 1
+    assert other.run(code="x", idempotency_key="k") == results[0], "of two that ran, one is kept"
+
+
+def test_a_worker_with_more_time_than_a_run_takes_is_not_told_dead_meanwhile(build: Callable[..., House]) -> None:
+    house = build(answer_ms=897_000)
+    record = records.enqueue(house.room, house.call().caller, "r" * 21, {"lang": "py", "code": "x"}, None)
+    assert record.rows
+    claim = records.claim(house.room, "one", "r" * 21)
+    assert claim is not None
+    other = house.again(name="another environment")
+    house.clock.now += 890_000
+    assert other.do("runs.get", {"run_id": "r" * 21}).status == "running"
+    house.clock.now += 37_000
+    assert other.do("runs.get", {"run_id": "r" * 21}).status == "failed"
