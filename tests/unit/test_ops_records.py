@@ -10,6 +10,7 @@ import pytest
 
 from shared.errors import Code, Failure
 from shared.executor.port import ExecutorFailed
+from shared.identity import Caller
 from shared.operations import records
 from shared.operations.base import Cancel
 from shared.operations.janitor import sweep
@@ -411,7 +412,7 @@ def test_a_key_whose_process_the_platform_ended_is_free_once_that_cannot_work_on
 
 def test_a_worker_with_more_time_than_a_run_takes_is_not_told_dead_meanwhile(build: Callable[..., House]) -> None:
     house = build(answer_ms=897_000)
-    record = records.enqueue(house.room, house.call().caller, "r" * 21, {"lang": "py", "code": "x"}, None)
+    record = records.enqueue(house.room, Caller("one", "key"), "r" * 21, {"lang": "py", "code": "x"}, None)
     assert record.rows
     claim = records.claim(house.room, "one", "r" * 21)
     assert claim is not None
