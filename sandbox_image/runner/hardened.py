@@ -12,6 +12,8 @@ import resource
 from collections.abc import Callable
 
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
+_IOPRIO_GET = {"x86_64": 252, "aarch64": 31}
+_IOPRIO_WHO_PROCESS = 1
 _KEYCTL = {"x86_64": 250, "aarch64": 219}
 _KEYCTL_CLEAR, _KEYCTL_INVALIDATE, _KEYCTL_PERSISTENT = 7, 21, 22
 _SESSION, _USER, _USER_SESSION = -3, -4, -5
@@ -51,9 +53,15 @@ def scrub(keeps: Callable[[str], bool]) -> None:
 
 
 def own_state() -> tuple[object, ...]:
-    """What another process of this user can change of ours: rank, cores, limits."""
+    """What another process of this user can change of ours: rank, also at the disk, cores, limits."""
     limits = tuple(resource.getrlimit(number) for number in sorted({*_limits()}))
-    return (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), frozenset(os.sched_getaffinity(0)), limits)
+    rank = (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), _disk_rank())
+    return (*rank, frozenset(os.sched_getaffinity(0)), limits)
+
+
+def _disk_rank() -> int:
+    number = _IOPRIO_GET.get(os.uname().machine)
+    return 0 if number is None else int(_libc.syscall(number, _IOPRIO_WHO_PROCESS, 0))
 
 
 def _limits() -> list[int]:
