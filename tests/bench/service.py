@@ -15,6 +15,8 @@ from pathlib import Path
 
 import httpx
 
+from tests.e2e.environments import free_port
+
 
 @dataclass(frozen=True, slots=True)
 class Service:
@@ -54,7 +56,7 @@ def service(address: str = "127.0.0.1") -> Iterator[Service]:
     """Start it, wait until it can run programs, end it."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
-        port = _free_port()
+        port = free_port()
         env = {**os.environ, "WORKROOM_DATA": str(data), "WORKROOM_PORT": str(port)}
         process = subprocess.Popen(
             [str(Path(sys.executable).with_name("workroom")), "serve"],
@@ -79,11 +81,3 @@ def service(address: str = "127.0.0.1") -> Iterator[Service]:
         finally:
             process.terminate()
             process.wait(30)
-
-
-def _free_port() -> int:
-    import socket  # noqa: PLC0415
-
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])

@@ -11,9 +11,9 @@ import pytest
 from shared.store.aws import S3Objects
 from shared.store.ports import ObjectExists, ObjectMissing, StoreUnavailable
 from tests.faults import proxy as faults
-from tests.faults.proxy import CUT, DEAF, HALF, LATE, LOST, SILENT, Fault, s3
+from tests.faults.proxy import CUT, DEAF, HALF, LOST, Fault, s3
 
-from .room import BOUND, Room, within
+from .room import BOUND, EVERY, Room, within
 
 BODY = bytes(range(256)) * 40
 
@@ -38,14 +38,7 @@ def answered(code: str, status: int) -> Fault:
 
 
 OBJECT_FAULTS: dict[str, list[Fault]] = {
-    "lost": [LOST],
-    "lost thrice": [LOST, LOST, LOST],
-    "cut": [CUT],
-    "cut, then lost": [CUT, LOST],
-    "late": [LATE],
-    "after the time-out": [SILENT],
-    "never delivered": [DEAF],
-    "half": [HALF],
+    **EVERY,
     "500 afterwards": [Fault(answer=s3("InternalError", 500))],
     "500 instead": [answered("InternalError", 500)],
     "503 without a body": [Fault(answer=faults.Canned(503))],

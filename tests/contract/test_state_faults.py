@@ -12,10 +12,10 @@ import pytest
 from shared.store.aws import DynamoState, S3Objects, make_clients
 from shared.store.ports import Action, Check, Conflict, DeleteIf, Item, Loss, PutIf, PutNew, StoreUnavailable
 from tests.faults import proxy as faults
-from tests.faults.proxy import CUT, DEAF, HALF, LATE, LOST, SILENT, Fault, Proxy, dynamo
+from tests.faults.proxy import CUT, DEAF, LATE, LOST, SILENT, Fault, Proxy, dynamo
 from tests.ministack import shared
 
-from .room import BOUND, Room, within
+from .room import BOUND, EVERY, Room, within
 
 WRITE = "TransactWriteItems"
 CANCELLED_BY_ANOTHER = dynamo(
@@ -36,14 +36,7 @@ def refused(code: str, status: int = 400) -> Fault:
 
 
 STATE_FAULTS: dict[str, list[Fault]] = {
-    "lost": [LOST],
-    "lost thrice": [LOST, LOST, LOST],
-    "cut": [CUT],
-    "cut, then lost": [CUT, LOST],
-    "late": [LATE],
-    "after the time-out": [SILENT],
-    "never delivered": [DEAF],
-    "half": [HALF],
+    **EVERY,
     "500 afterwards": [Fault(answer=dynamo("InternalServerError", 500))],
     "500 instead": [refused("InternalServerError", 500)],
     "503 without a body": [Fault(answer=faults.Canned(503))],

@@ -27,6 +27,7 @@ import httpx
 
 from sandbox_image.locate import build_jail, find_root
 from tests import tools
+from tests.e2e.environments import free_port
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
 UID: Final = 3_000 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
@@ -186,7 +187,7 @@ def emulated(config: Config, **settings: str) -> Iterator[Emulated]:
     """Start it, end it by its process id. `settings` are added to the function's environment."""
     folder = Path(tempfile.mkdtemp(prefix="workroom-rie-"))
     (folder / "root").mkdir()
-    port, api = _free(), _free()
+    port, api = free_port(), free_port()
     env = {
         "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONPATH": "/opt/runtime:/opt/ric:/opt/workroom",
         "PYTHONDONTWRITEBYTECODE": "1", "WORKROOM_ALONE": "1", "AWS_LAMBDA_FUNCTION_NAME": "function",
@@ -241,12 +242,6 @@ def _wait(process: subprocess.Popen[bytes], port: int, made: Emulated) -> None:
         assert process.poll() is None, made.log()
         assert time.monotonic() < until, made.log()
         time.sleep(0.01)
-
-
-def _free() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-    return port
 
 
 if __name__ == "__main__":

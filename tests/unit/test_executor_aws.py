@@ -130,6 +130,18 @@ def sound(event: dict[str, Any], _: dict[str, str]) -> bytes:
     return reply({"run_id": event["run_id"], "answer": answered(event["run_id"]).to_json()})
 
 
+def held_up(script: Script = sound) -> tuple[Script, threading.Event, threading.Event]:
+    """A script that answers once it is let go, the event that says that it was invoked, and the one that lets it go."""
+    begun, go = threading.Event(), threading.Event()
+
+    def slow(event: dict[str, Any], headers: dict[str, str]) -> bytes | None:
+        begun.set()
+        go.wait(30)
+        return script(event, headers)
+
+    return slow, begun, go
+
+
 def refusal(code: str, status: int, **headers: str) -> bytes:
     return reply({"message": "no", "Type": "User"}, status, x_amzn_ErrorType=code, **headers)
 
@@ -360,13 +372,7 @@ def test_an_answer_object_above_the_bound_is_not_read(objects: FileObjects, monk
 
 
 def test_a_cancelled_run_answers_at_once_and_its_late_answer_is_dropped(objects: FileObjects) -> None:
-    begun, go = threading.Event(), threading.Event()
-
-    def slow(event: dict[str, Any], headers: dict[str, str]) -> bytes:
-        begun.set()
-        go.wait(30)
-        return sound(event, headers)
-
+    slow, begun, go = held_up()
     with endpoint(slow) as made:
         room = executor(made, objects)
         answers: list[RunAnswer] = []
@@ -387,13 +393,7 @@ def test_a_cancelled_run_answers_at_once_and_its_late_answer_is_dropped(objects:
 
 
 def test_a_run_that_waits_for_a_place_can_be_cancelled_and_is_then_not_invoked(objects: FileObjects) -> None:
-    begun, go = threading.Event(), threading.Event()
-
-    def slow(event: dict[str, Any], headers: dict[str, str]) -> bytes:
-        begun.set()
-        go.wait(30)
-        return sound(event, headers)
-
+    slow, begun, go = held_up()
     with endpoint(slow) as made:
         room = executor(made, objects, capacity=1)
         answers: dict[str, str | None] = {}
@@ -415,13 +415,7 @@ def test_a_run_that_waits_for_a_place_can_be_cancelled_and_is_then_not_invoked(o
 
 
 def test_no_place_for_the_length_of_a_run_is_throttled(objects: FileObjects) -> None:
-    begun, go = threading.Event(), threading.Event()
-
-    def slow(event: dict[str, Any], headers: dict[str, str]) -> bytes:
-        begun.set()
-        go.wait(30)
-        return sound(event, headers)
-
+    slow, begun, go = held_up()
     with endpoint(slow) as made:
         room = executor(made, objects, capacity=1)
         thread = threading.Thread(target=lambda: room.run(request()))
@@ -436,13 +430,7 @@ def test_no_place_for_the_length_of_a_run_is_throttled(objects: FileObjects) -> 
 
 
 def test_a_closed_executor_lets_go_of_its_runs_and_takes_none(objects: FileObjects) -> None:
-    begun, go = threading.Event(), threading.Event()
-
-    def slow(event: dict[str, Any], headers: dict[str, str]) -> bytes | None:
-        begun.set()
-        go.wait(30)
-        return None
-
+    slow, begun, go = held_up(lambda *_: None)
     with endpoint(slow) as made:
         room = executor(made, objects)
         kinds: list[str] = []
@@ -470,51 +458,3 @@ def test_a_run_without_a_tenant_is_not_invoked(objects: FileObjects) -> None:
             executor(made, objects).run(request(tenant=""))
         assert failed.value.kind == "unavailable"
         assert made.events == []
-
-
-HEALTH = {
-    "trouble": "",
-    "languages": {"py": {"present": True, "version": "Python 3.13.5", "packages": "python3"}},
-    "layers": {"clean": {"active": True, "detail": "d"}, "filter": {"active": False, "detail": "refused"}},
-    "cold_ms": 500,
-}
-
-
-def test_health_is_asked_for_once_and_kept(objects: FileObjects, monkeypatch: pytest.MonkeyPatch) -> None:
-    with endpoint(lambda *_: reply({"health": HEALTH})) as made:
-        room = executor(made, objects)
-        health = room.health()
-        assert (health.ready, health.why, health.running, health.capacity) == (True, "", 0, 64)
-        assert health.languages["py"].version == "Python 3.13.5"
-        assert (health.layers["clean"].active, health.layers["clean"].required) == (True, True)
-        assert (health.layers["filter"].active, health.layers["filter"].required) == (False, False)
-        assert room.health() == health
-        assert (made.events, made.headers[0]["x-amz-tenant-id"]) == ([{"op": "health"}], "workroom-health")
-        monkeypatch.setattr(aws, "_HEALTH_KEPT_S", -1)
-        other = executor(made, objects)
-        other.health()
-        other.health()
-        assert len(made.events) == 3
-
-
-def test_a_function_in_trouble_is_not_ready(objects: FileObjects) -> None:
-    with endpoint(lambda *_: reply({"health": HEALTH | {"trouble": "the jail is not there"}})) as made:
-        health = executor(made, objects).health()
-        assert (health.ready, health.why) == (False, "the jail is not there")
-
-
-@pytest.mark.parametrize(
-    "said", [None, {}, [], HEALTH | {"trouble": 1}, HEALTH | {"languages": []}, HEALTH | {"layers": {"x": {}}}]
-)
-def test_health_that_is_none_is_broken_and_kept_for_seconds(
-    said: Any, objects: FileObjects, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with endpoint(lambda *_: reply({"health": said})) as made:
-        for kept, invoked in ((10.0, 1), (-1.0, 3)):
-            monkeypatch.setattr(aws, "_FAILURE_KEPT_S", kept)
-            room = executor(made, objects)
-            for _ in range(2):
-                with pytest.raises(ExecutorFailed) as failed:
-                    room.health()
-                assert failed.value.kind == "broken"
-            assert len(made.events) == invoked
