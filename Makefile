@@ -84,7 +84,15 @@ test: ## set up, lint, types and every suite
 	@begun=$$(date +%s); $(ON_AWS); $(VENV)/bin/pytest -n $(JOBS) --dist loadfile; echo "tests took $$(( $$(date +%s) - begun )) s"
 
 .PHONY: test-all
-test-all: test ## the same, and fail where a tool is missing
+test-all: test image-test ## the same, and the executor's image: build it, test in it
+
+.PHONY: image
+image: ## build the executor's image with the container engine that is there (BASE=debootstrap: no registry)
+	@sandbox_image/image/build $(if $(BASE),--base $(BASE))
+
+.PHONY: image-test
+image-test: $(STAMP) tools jail image ## the sandbox's tests inside the image
+	@$(PY) -m tests.image -n $(JOBS) --dist loadfile
 
 .PHONY: e2e
 e2e: setup ## deploy the template in an emulator on this machine and use it (part of `make test`)
@@ -97,6 +105,10 @@ local-invoke: $(STAMP) tools ## invoke a function in a container with a sample (
 .PHONY: bench
 bench: setup ## measure; the table goes to docs/benchmarks.md
 	@$(PY) -m tests.bench.main
+
+.PHONY: bench-image
+bench-image: $(STAMP) tools jail image ## measure the executor's image under Lambda's emulator
+	@$(PY) -m tests.bench.function --image
 
 .PHONY: clean
 clean: ## remove what set-up made in this folder (the machine's cache stays)

@@ -71,12 +71,13 @@ class Table:
         self._routes = [route for route in routes if isinstance(route, Route)]
 
     def match(self, path: str, method: str) -> Matched:
-        """Look an address up. HEAD is taken wherever GET is."""
+        """Look an address up. HEAD is taken wherever GET is. A path parameter is never empty (cases.md H2)."""
         found: Route | None = None
         template: str | None = None
         methods: set[str] = set()
         for route in self._routes:
-            if route.path_regex.fullmatch(path) is None:
+            parameters = route.path_regex.fullmatch(path)
+            if parameters is None or "" in parameters.groupdict().values():
                 continue
             template = template or published_path(route.path)
             methods |= route.methods or set()

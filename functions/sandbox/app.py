@@ -55,23 +55,27 @@ class Sandbox:
         self._ids: dict[str, None] = {}
         self._cold = True
         self._unclean = False
+        self._unshown = False
+        self._jail, self._required = jail, required
         self.trouble = "" if alone else "WORKROOM_ALONE is not set: this environment may be somebody's"
         if alone:
-            self._start(jail, required)
+            self._start()
         self.cold_ms = int((time.monotonic() - _BEGUN) * 1000)
 
-    def _start(self, jail: str, required: frozenset[str]) -> None:
+    def _start(self) -> None:
+        self.trouble, self._unshown = "", False
         try:
-            self._runner, self._shown = sole.prepare(jail)
+            self._runner, self._shown = sole.prepare(self._jail)
         except sole.NotAlone as error:
             self.trouble = str(error)
         except sole.Unclean as error:
             self.trouble, self._unclean = str(error), True
         except OSError as error:
             self.trouble = f"{type(error).__name__}: {error.strerror or error}"
-        for name in sorted(required) if self._runner is not None else ():
+        for name in sorted(self._required) if self._runner is not None else ():
             shown = self._shown.get(name)
             if shown is None or not shown.active:
+                self._unshown = True
                 self.trouble = f"the sandbox layer `{name}` is required and not active: {shown and shown.detail}"
 
     def handle(self, event: Any, context: Context) -> dict[str, Any]:
@@ -108,6 +112,9 @@ class Sandbox:
             self._claim(run_id)
             if self._unclean:
                 raise sole.Unclean(self.trouble)
+            if self._unshown:
+                # A busy start can hold a probe up; an environment that lives for hours is not given up for that.
+                self._start()
             if self.trouble or self._runner is None:
                 raise RunFailed("unavailable", self.trouble)
             if not context.tenant_id:

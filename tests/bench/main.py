@@ -20,6 +20,7 @@ from tests.bench.measures import Row, phase
 from tests.bench.service import Service, service
 
 TARGET = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
+DEPLOYED = "## The deployment"
 MIB = 1 << 20
 
 
@@ -36,7 +37,13 @@ def main() -> None:
         text = report(running, root, options.langs.split(","), rounds)
     print(text)
     if not options.quick:
-        TARGET.write_text(text)
+        TARGET.write_text(text + kept())
+
+
+def kept() -> str:
+    """What the page has of the deployment: measured by other commands, and kept when this one writes."""
+    _, mark, rest = TARGET.read_text().partition(DEPLOYED)
+    return f"\n{mark}{rest}" if mark else ""
 
 
 def report(running: Service, root: str, langs: Sequence[str], rounds: int) -> str:

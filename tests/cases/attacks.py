@@ -179,7 +179,7 @@ if os.fork() == 0:
             if os.fork() > 0: os._exit(0)
             try: os.setsid()
             except OSError: pass
-            for folder in ("/mnt/data", "/workspace", "/tmp", "/dev/shm", "/tmp/home"):
+            for folder in ("/mnt/data", "/workspace", "/tmp", "/dev/shm", "/tmp/home", "/var/tmp"):
                 try: open(folder + "/left", "w").write("x")
                 except OSError: pass
             try: os.close(os.open("late", os.O_CREAT | os.O_WRONLY, dir_fd=workspace))

@@ -8,13 +8,16 @@ refused on the way in and replaced by an error on the way out, as Lambda does.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import unquote
 
 import httpx
@@ -25,7 +28,14 @@ _PATH = "/2015-03-31/functions/"
 _EMULATOR_PATH = "/2015-03-31/functions/function/invocations"
 _WAIT_S = 120.0
 _ONE_START = threading.Lock()
-"""Two starts at once could draw one free port."""
+
+
+@contextmanager
+def _one_start() -> Iterator[None]:
+    """One start at a time on this machine: two could draw one free port."""
+    with _ONE_START, open(Path(tempfile.gettempdir()) / "workroom-e2e-start", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @dataclass
@@ -74,7 +84,7 @@ class _Pool:
             if idle is not None:
                 idle.closing.close()
             closing = ExitStack()
-            with _ONE_START:
+            with _one_start():
                 fresh = _Environment(closing.enter_context(self.function.start()), tenant, closing)
             with self.lock:
                 self.environments.append(fresh)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 
 from tests.e2e.caller import Api
@@ -13,6 +14,12 @@ from tests.faults.proxy import CUT, HALF, LOST, PASS, Fault, dynamo, s3
 
 THROTTLED_TABLE = Fault(delivered=False, answer=dynamo("ProvisionedThroughputExceededException"))
 THROTTLED_BUCKET = Fault(delivered=False, answer=s3("SlowDown", 503))
+
+
+def at_once(count: int, call: Callable[[int], httpx.Response]) -> list[httpx.Response]:
+    """The answers of calls that are made at the same time."""
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(call, range(count), timeout=90))
 
 
 @pytest.fixture(autouse=True)
@@ -62,19 +69,29 @@ def test_an_executor_that_dies_is_502_and_nothing_is_kept(api: Api) -> None:
     assert api.run("bash", "cat f", session, user_id="killer")["stdout"] == "before\n"
 
 
+def test_runs_of_one_session_are_one_after_another_whichever_environment_takes_them(api: Api) -> None:
+    session = api.run("bash", "echo 0 > n", user_id="counting")["session_id"]
+    answers = at_once(
+        4, lambda _: api.post("bash", "n=$(cat n); sleep .1; echo $((n+1)) > n", session, user_id="counting")
+    )
+    served = [answer.status_code for answer in answers].count(200)
+    assert {answer.status_code for answer in answers} <= {200, 409}
+    assert served >= 1
+    assert api.run("bash", "cat n", session, user_id="counting")["stdout"] == f"{served}\n"
+
+
+def test_one_key_is_one_execution_whichever_environment_takes_it(api: Api) -> None:
+    headers = {"Idempotency-Key": "race"}
+    answers = at_once(4, lambda _: api.post("bash", "echo $RANDOM$RANDOM", headers=headers, user_id="counting"))
+    ran = {answer.text for answer in answers if answer.status_code == 200}
+    assert len(ran) == 1
+    assert {answer.status_code for answer in answers} <= {200, 409}
+    assert api.post("bash", "echo $RANDOM$RANDOM", headers=headers, user_id="counting").text in ran
+
+
 def test_more_runs_than_there_are_environments_are_told_when_to_come_again(api: Api) -> None:
-    answers: list[tuple[int, str | None, str]] = []
-
-    def one(index: int) -> None:
-        answer = api.post("bash", "sleep 4; echo ran", user_id=f"crowd-{index}")
-        answers.append((answer.status_code, answer.headers.get("retry-after"), answer.text))
-
-    threads = [threading.Thread(target=one, args=(index,), daemon=True) for index in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(90)
-    assert not any(thread.is_alive() for thread in threads)
+    sent = at_once(6, lambda index: api.post("bash", "sleep 4; echo ran", user_id=f"crowd-{index}"))
+    answers = [(answer.status_code, answer.headers.get("retry-after"), answer.text) for answer in sent]
     refused = [answer for answer in answers if answer[0] != 200]
     assert len(answers) - len(refused) >= 4, answers
     assert refused, answers

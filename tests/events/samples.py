@@ -23,7 +23,7 @@ from shared.operations.source_uploads import add_part
 from shared.operations.sources import create_source
 from shared.settings import Settings
 from tests.wire.scripted import Scripted, program
-from tests.wire.service import eventually, make_key, open_test_room
+from tests.wire.service import expect_eventually, make_key, open_test_room
 
 EVENTS = Path(__file__).parents[2] / "events"
 PROJECT = "first"
@@ -84,7 +84,7 @@ class Stage:
         """Something real for each placeholder of the samples."""
         session = str(self.do("files.write", name="notes/one.txt", content="one\n").session_id)
         run_id = str(self.do("exec.start", lang="py", code=program(stdout="done")).id)
-        eventually(lambda: self.do("runs.get", run_id=run_id).status == "finished")
+        expect_eventually(lambda: self.do("runs.get", run_id=run_id).status == "finished")
         body = b"large\n"
         grant = self.do("uploads.create", name="l", size=len(body), sha256=hashlib.sha256(body).hexdigest())
         self.put(grant.url, body)

@@ -20,7 +20,7 @@ from shared.operations.base import Call
 from shared.store.ports import StoreUnavailable
 from tests.events.samples import PROJECT, SETTINGS, Context, Running, Stage
 from tests.wire.scripted import program
-from tests.wire.service import eventually, make_key, open_test_room
+from tests.wire.service import expect_eventually, make_key, open_test_room
 
 RUN = {"lang": "py", "code": program(stdout="out", write={"a": "1"})}
 FORBIDDEN = {"status": 403, "body": {"error": "forbidden", "message": "This operation needs an admitted caller."}}
@@ -224,11 +224,11 @@ def test_a_message_that_comes_again_is_one_execution(stage: Stage) -> None:
     batch = sqs(stage.ask("exec.run", RUN), stage.ask("exec.start", RUN), stage.ask("exec.run", RUN))
     for _ in range(3):
         assert again(ask(batch)) == []
-    eventually(lambda: stage.executor.started == 3)
+    expect_eventually(lambda: stage.executor.started == 3)
     other = sqs(stage.ask("exec.run", {**RUN, "args": ["x"]}))
     other["Records"][0]["messageId"] = "else"
     ask(other)
-    eventually(lambda: stage.executor.started == 4)
+    expect_eventually(lambda: stage.executor.started == 4)
 
 
 def test_a_message_that_comes_while_its_run_goes_on_comes_again(stage: Stage) -> None:

@@ -20,7 +20,7 @@ from shared.executor.wire import LANGS
 from tests.events.samples import REQUEST_ID, Context, Stage
 from tests.events.test_direct import eventbridge, sqs
 from tests.wire.scripted import program
-from tests.wire.service import eventually
+from tests.wire.service import expect_eventually
 
 CANARY = "canary-5c7e21"
 FORGED = f'\n{{"level":"ERROR","event":"request","x":"{CANARY}"}}\r\n\u2028{CANARY}'
@@ -105,7 +105,7 @@ def test_nothing_that_a_caller_or_a_program_wrote_is_written(
     janitor.handler({CANARY: CANARY}, Context())
     started = direct.handler(stage.ask("exec.start", {"lang": "py", "code": program(stdout=FORGED)}), Context())
     ask = stage.ask("runs.get", {"run_id": started["body"]["id"]})
-    eventually(lambda: direct.handler(ask, Context())["body"]["status"] == "finished")
+    expect_eventually(lambda: direct.handler(ask, Context())["body"]["status"] == "finished")
     out, err = capfd.readouterr()
     assert err == ""
     for word in (CANARY, "forged", stage.key, stage.other_key):

@@ -23,7 +23,7 @@ from shared.store.ports import StoreUnavailable
 from tests.gateway.conftest import SETTINGS, Function, function_on
 from tests.gateway.front import REQUEST_BYTES, Context, Environments
 from tests.gateway.test_events import body_of, error_of, recorded
-from tests.wire.service import eventually
+from tests.wire.service import expect_eventually
 
 
 def answered(response: Response, method: str = "GET") -> dict[str, Any]:
@@ -123,7 +123,7 @@ def test_a_call_leaves_no_thread_and_no_task_behind(function: Function) -> None:
     before = set(threading.enumerate())
     for _ in range(20):
         assert function(event)["statusCode"] == 200
-    eventually(lambda: set(threading.enumerate()) <= before)
+    expect_eventually(lambda: set(threading.enumerate()) <= before)
     stopped = function.room.executor.stopped  # type: ignore[attr-defined]
     assert stopped == [], "no call was taken for one whose client went away"
 
@@ -139,7 +139,7 @@ def test_an_mcp_call_leaves_no_thread_behind(function: Function) -> None:
         answer = function(event)
         assert answer["statusCode"] == 200
         assert json.loads(body_of(answer))["result"]["tools"]
-    eventually(lambda: set(threading.enumerate()) <= before)
+    expect_eventually(lambda: set(threading.enumerate()) <= before)
 
 
 def test_the_front_refuses_an_event_and_an_answer_above_what_lambda_takes() -> None:

@@ -67,30 +67,6 @@ print("done")
 )
 """Signals (harmless ones), reprioritises, limits, traces every process around it, also by thread."""
 
-DAEMON: Final = """
-import os, signal, sys, time
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        for number in range(1, 65):
-            try: signal.signal(number, signal.SIG_IGN)
-            except (OSError, ValueError): pass
-        workspace = os.open("/mnt/data", os.O_RDONLY)
-        while True:
-            if os.fork() > 0: os._exit(0)
-            try: os.setsid()
-            except OSError: pass
-            for folder in ("/mnt/data", "/tmp", "/dev/shm", "/tmp/home", "/var/tmp"):
-                try: open(folder + "/left", "w").write("x")
-                except OSError: pass
-            try: os.close(os.open("late", os.O_CREAT | os.O_WRONLY, dir_fd=workspace))
-            except OSError: pass
-    os._exit(0)
-time.sleep(0.2)
-print("started")
-"""
-"""A daemon that forks on for ever, deaf to every signal, and writes wherever it can."""
-
 HEADLESS: Final = """
 #include <pthread.h>
 #include <stdio.h>

@@ -35,7 +35,7 @@ CANARIES: Final = {
     "AWS_SECRET_ACCESS_KEY": "canary-secret",
     "AWS_SESSION_TOKEN": "canary-session",
 }
-_PINS = Path(__file__).with_name("ric.txt")
+_PINS = PROJECT / "sandbox_image" / "image" / "requirements.txt"
 _PYTHON = "3.13"
 _PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_28_x86_64")
 _CODE = (
@@ -161,6 +161,25 @@ def _code() -> Path:
     return top
 
 
+@functools.cache
+def _emulator_alone() -> Path:
+    """The emulator as a folder to put over the root of an image."""
+    folder = Path(tempfile.mkdtemp(prefix="workroom-emulator-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "opt").mkdir(mode=0o755)
+    shutil.copy(tools.emulator(), folder / "opt" / "rie")
+    for path in (folder, folder / "opt", folder / "opt" / "rie"):
+        path.chmod(0o755)
+    return folder
+
+
+def _lowers() -> list[str]:
+    """The folders of the root: the mounted image that TEST_IMAGE_ROOT names, else the toolchains and our code."""
+    if image := os.environ.get("TEST_IMAGE_ROOT"):
+        return [str(_emulator_alone()), image]
+    return [str(_code()), str(runtime_client()), str(find_root(tools.cache()))]
+
+
 @contextlib.contextmanager
 def emulated(config: Config, **settings: str) -> Iterator[Emulated]:
     """Start it, end it by its process id. `settings` are added to the function's environment."""
@@ -168,13 +187,13 @@ def emulated(config: Config, **settings: str) -> Iterator[Emulated]:
     (folder / "root").mkdir()
     port, api = _free(), _free()
     env = {
-        "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONPATH": "/opt/ric:/opt/workroom",
+        "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONPATH": "/opt/runtime:/opt/ric:/opt/workroom",
         "PYTHONDONTWRITEBYTECODE": "1", "WORKROOM_ALONE": "1", "AWS_LAMBDA_FUNCTION_NAME": "function",
         "AWS_LAMBDA_FUNCTION_TIMEOUT": str(config.function_s), "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1769",
         "AWS_REGION": "eu-central-1", **CANARIES, **config.settings, **settings,
     }  # fmt: skip
     how = {
-        "lowers": [str(_code()), str(runtime_client()), str(find_root(tools.cache()))],
+        "lowers": _lowers(),
         "place": str(folder / "root"),
         "tmp_bytes": 1 << 30,
         "shm": config.shm,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,13 +53,17 @@ class Room(Bench):
         return said
 
 
+Start = Callable[..., contextlib.AbstractContextManager[Emulated]]
+"""`emulated`, or what makes the same environment by other means: called with a Config and settings."""
+
+
 @contextlib.contextmanager
-def room(name: str, **settings: str) -> Iterator[Room]:
+def room(name: str, start: Start = emulated, **settings: str) -> Iterator[Room]:
     """An environment of a configuration, with settings of its own."""
     function_s = int(settings.pop("function_s", "60"))
     with tempfile.TemporaryDirectory(prefix="workroom-shelf-") as folder, shelf(Path(folder)) as objects:
         config: Config = replace(CONFIGS[name], function_s=function_s)
-        with emulated(config, **settings) as function:
+        with start(config, **settings) as function:
             client = boto3.client(
                 "lambda", region_name="eu-central-1", aws_access_key_id="a", aws_secret_access_key="b",
                 endpoint_url=function.url,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.cases.attacks import DAEMON
 from tests.sandbox import attacks
 from tests.sandbox.rooms import TENANT, Room, room
 
@@ -29,7 +30,7 @@ def _is_empty(made: Room, text: str, workspace: str) -> None:
 
 
 def test_K3_a_deaf_daemon_is_dead_before_the_answer(sole: Room) -> None:
-    started = sole.python(attacks.DAEMON, "k3", wall_ms=15_000)
+    started = sole.python(DAEMON, "k3", wall_ms=15_000)
     assert (started.stdout, started.code) == ("started\n", 0), started
     time.sleep(0.3)
     again = sole.bash("rm -f left late; sleep 0.4; ls -A", "k3")

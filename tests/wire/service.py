@@ -248,7 +248,7 @@ def _function(room: Room, settings: Settings, door: Kind) -> Iterator[tuple[str,
         room.executor.close()
 
 
-def eventually(check: Any, seconds: float = 10) -> None:
+def expect_eventually(check: Any, seconds: float = 10) -> None:
     """Wait until something holds."""
     end = time.monotonic() + seconds
     while not check():

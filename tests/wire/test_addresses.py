@@ -196,3 +196,11 @@ def test_a_connection_is_kept_and_serves_the_next_request(service: Service) -> N
             answer = client.get("/v1/health")
             ports.add(answer.extensions["network_stream"].get_extra_info("client_addr")[1])
         assert len(ports) == 1
+
+
+@pytest.mark.parametrize("target", ["/v1/exec/files/{}/", "/v1/files/{}/", "/v1/exec/download/{}/", "/v1/download/{}/"])
+def test_H2_a_trailing_slash_is_another_address(service: Service, target: str) -> None:
+    with service.client() as client:
+        session = client.post("/v1/exec", json={"lang": "py", "code": "{}"}).json()["session_id"]
+    assert service.ask("GET", target.format(session)).status == 404
+    assert service.ask("DELETE", target.format(session)).status == 404

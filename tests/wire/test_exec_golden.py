@@ -19,7 +19,7 @@ from functions.room import close_room, open_room
 from sandbox_image.locate import build_jail
 from shared.limits import KIB, MIB
 from shared.settings import Settings
-from tests.wire.service import Service, eventually, serving
+from tests.wire.service import Service, expect_eventually, serving
 
 ID = re.compile(r"[A-Za-z0-9_-]{21}")
 BASES = ("/v1/exec", "/v1/exec/exec")
@@ -267,4 +267,4 @@ def test_a_closed_socket_stops_a_real_program_and_keeps_nothing(real: Service) -
 
 def wait_for_running(service: Service, count: int) -> None:
     with service.client() as client:
-        eventually(lambda: client.get("/v1/health").json()["executor"]["running"] == count, 15)
+        expect_eventually(lambda: client.get("/v1/health").json()["executor"]["running"] == count, 15)

@@ -16,7 +16,7 @@ import pytest
 from shared.errors import Code
 from shared.limits import Limits
 from tests.wire.scripted import Scripted, program
-from tests.wire.service import Door, Service, eventually, open_test_room, read_answer, serving, sessions
+from tests.wire.service import Door, Service, expect_eventually, open_test_room, read_answer, serving, sessions
 
 ID = re.compile(r"[A-Za-z0-9_-]{21}")
 BASES = ("/v1/exec", "/v1/exec/exec")
@@ -264,7 +264,7 @@ def test_an_asynchronous_run_is_fetched_later(service: Service) -> None:
             assert record["status"] == "running"
             where = answer.headers["location"]
             assert where == f"/v1/exec/runs/{record['id']}"
-            eventually(lambda where=where: client.get(where).json()["status"] != "running")
+            expect_eventually(lambda where=where: client.get(where).json()["status"] != "running")
             finished = client.get(where).json()
             assert finished["status"] == "finished"
             assert finished["result"]["stdout"] == "late"
@@ -276,7 +276,7 @@ def test_an_asynchronous_run_that_fails_says_so(service: Service) -> None:
     with service.client() as client:
         answer = client.post("/v1/exec", json=body(fail="unavailable"), headers={"Prefer": "respond-async"})
         where = answer.headers["location"]
-        eventually(lambda: client.get(where).json()["status"] != "running")
+        expect_eventually(lambda: client.get(where).json()["status"] != "running")
         record = client.get(where).json()
         assert record["status"] == "failed"
         assert record["error"]["error"] == "executor_unavailable"
@@ -294,8 +294,8 @@ def test_a_closed_socket_stops_the_program(service: Service) -> None:
     with service.connect() as sock:
         post_raw(service, sock, json.dumps(body(wait=30, write={"a": "a"})).encode())
         assert service.executor.begun.acquire(timeout=10)
-    eventually(lambda: len(service.executor.stopped) == before[0] + 1)
-    eventually(lambda: not service.executor.running)
+    expect_eventually(lambda: len(service.executor.stopped) == before[0] + 1)
+    expect_eventually(lambda: not service.executor.running)
     time.sleep(0.1)
     assert sessions(service.room) == before[1]
 
@@ -310,7 +310,7 @@ def test_a_closed_socket_does_not_stop_a_run_that_has_an_idempotency_key(service
         assert service.executor.begun.acquire(timeout=10)
     started = service.executor.started
     with service.client() as client:
-        eventually(lambda: client.post("/v1/exec", content=sent, headers=headers).status_code == 200)
+        expect_eventually(lambda: client.post("/v1/exec", content=sent, headers=headers).status_code == 200)
         assert client.post("/v1/exec", content=sent, headers=headers).json()["stdout"] == "kept"
     assert service.executor.started == started
     assert len(service.executor.stopped) == stopped

@@ -12,7 +12,7 @@ import pytest
 from functions.api.access import ACCESS, ERRORS
 from tests.wire.forms import MULTIPART, field, file, form
 from tests.wire.scripted import program
-from tests.wire.service import Service, eventually, local_store
+from tests.wire.service import Service, expect_eventually, local_store
 
 SECRET = "s3cr3t-marker"
 MEMBERS = {
@@ -68,7 +68,7 @@ def test_a_request_is_one_line_with_the_template_and_who_asked(service: Service,
         answer = client.post("/v1//exec?x=y", json={"lang": "py", "code": program(stdout="12345")})
         session = answer.json()["session_id"]
         client.get(f"/v1/files/{session}")
-    eventually(lambda: len(requests_of(lines)) == 2)
+    expect_eventually(lambda: len(requests_of(lines)) == 2)
     first, second = requests_of(lines)
     assert set(first) == set(second) == MEMBERS
     assert (first["method"], first["route"], first["status"], first["project"]) == ("POST", "/v1/exec", 200, "first")
@@ -111,10 +111,10 @@ def test_K20_nothing_that_a_caller_or_a_program_wrote_is_logged(service: Service
         client.put(f"/v1/exec/grants/{SECRET}", content=b"x")
         client.post("/mcp", content=SECRET)
         started = client.post("/v1/exec", json={"lang": "py", "code": script}, headers={"Prefer": "respond-async"})
-        eventually(lambda: client.get(started.headers["location"]).json()["status"] == "finished")
+        expect_eventually(lambda: client.get(started.headers["location"]).json()["status"] == "finished")
     service.ask(SECRET.upper().replace("-", ""), "/")
     service.ask("GET", "/", key=SECRET)
-    eventually(lambda: len(requests_of(lines)) >= 22)
+    expect_eventually(lambda: len(requests_of(lines)) >= 22)
     assert lines
     for line in lines:
         assert "\n" not in line
@@ -129,13 +129,13 @@ def test_K20_nothing_that_a_caller_or_a_program_wrote_is_logged(service: Service
 
 def test_a_method_of_a_callers_own_is_not_logged_as_it_is(service: Service, lines: list[str]) -> None:
     service.ask("PROPFIND", "/v1/exec")
-    eventually(lambda: len(requests_of(lines)) == 1)
+    expect_eventually(lambda: len(requests_of(lines)) == 1)
     (row,) = requests_of(lines)
     assert (row["method"], row["route"], row["status"]) == ("OTHER", "/v1/exec", 405)
 
 
 def test_a_request_without_admission_names_nobody(service: Service, lines: list[str]) -> None:
     service.ask("GET", "/v1/files/" + "A" * 21, key="wr_" + "x" * 42)
-    eventually(lambda: len(requests_of(lines)) == 1)
+    expect_eventually(lambda: len(requests_of(lines)) == 1)
     (row,) = requests_of(lines)
     assert (row["project"], row["key"], row["status"]) == (None, None, 401)

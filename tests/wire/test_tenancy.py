@@ -14,7 +14,7 @@ from functions.api.app import create_app
 from shared.settings import Settings
 from tests.wire.forms import MULTIPART, field, file, form
 from tests.wire.scripted import program
-from tests.wire.service import Answer, Service, eventually, sessions
+from tests.wire.service import Answer, Service, expect_eventually, sessions
 
 UNKNOWN = "Q" * 21
 RUN = {"lang": "py", "code": program(stdout="ran")}
@@ -32,7 +32,7 @@ def theirs(service: Service) -> dict[str, str]:
     with service.client(service.other_key) as other:
         made = other.post("/v1/upload", files={"file": ("a.txt", b"theirs")}).json()
         started = other.post("/v1/exec", json=RUN, headers={"Prefer": "respond-async"})
-        eventually(lambda: other.get(started.headers["location"]).json()["status"] == "finished")
+        expect_eventually(lambda: other.get(started.headers["location"]).json()["status"] == "finished")
         asked = {"name": "b", "size": 1, "sha256": "0" * 64}
         return {
             "session_id": made["session_id"],

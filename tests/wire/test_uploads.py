@@ -12,7 +12,7 @@ import pytest
 
 from tests.wire.forms import BOUNDARY, MULTIPART, Raw, extended, field, file, form, pieces, send
 from tests.wire.scripted import program
-from tests.wire.service import Service, eventually, local_store, sessions, stored_things
+from tests.wire.service import Service, expect_eventually, local_store, sessions, stored_things
 
 ID = re.compile(r"[A-Za-z0-9_-]{21}")
 
@@ -420,8 +420,8 @@ def test_a_client_that_goes_away_leaves_nothing(service: Service, data_folder: P
         head = f"POST /v1/upload HTTP/1.1\r\nHost: h\r\nX-API-Key: {service.key}\r\n"
         head += f"Content-Type: {MULTIPART['Content-Type']}\r\nContent-Length: 2000300\r\n\r\n"
         sock.sendall(head.encode() + start)
-        eventually(lambda: stored_things(service.room, data_folder) != before[1])
-    eventually(lambda: (sessions(service.room), stored_things(service.room, data_folder)) == before)
+        expect_eventually(lambda: stored_things(service.room, data_folder) != before[1])
+    expect_eventually(lambda: (sessions(service.room), stored_things(service.room, data_folder)) == before)
 
 
 def grant_of(service: Service, content: bytes, **more: object) -> dict[str, object]:
