@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.asking import Asker, envelope
+from tests.agents.asking import JSON, Asker, envelope
 from tests.wire.forms import BOUNDARY, MULTIPART, Raw, extended, field, file, form
 from tests.wire.service import stored_things
+from tests.wire.test_tenancy import HOSTILE
 
 REQUEST = "invalid_request_error"
 GONE = envelope("Resource not found.", REQUEST, None, "id")
@@ -173,3 +174,15 @@ def test_the_list_walks_in_the_order_of_creation(api: Asker) -> None:
 def test_a_boundary_that_is_not_there_is_400(api: Asker) -> None:
     body = form([PURPOSE, file("a")]).replace(BOUNDARY.encode(), b"other")
     assert api.ask("POST", "/v1/files", *MULTIPART.items(), body=body).status == 400
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_K12_an_id_that_cannot_be_one_is_missing_on_every_route(api: Asker, value: str) -> None:
+    for method, target in (
+        ("GET", "/v1/files/{}"), ("DELETE", "/v1/files/{}"), ("GET", "/v1/files/{}/content"),
+        ("POST", "/v1/uploads/{}/parts"), ("POST", "/v1/uploads/{}/complete"), ("POST", "/v1/uploads/{}/cancel"),
+    ):  # fmt: skip
+        answer = api.ask(method, target.format(value), JSON)
+        param = "id" if "files" in target else "upload_id"
+        assert (answer.status, answer.body) == (404, envelope("Resource not found.", REQUEST, None, param)), target
+        assert "x-evil" not in answer.headers

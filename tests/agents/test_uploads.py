@@ -71,10 +71,11 @@ def test_a_completion_that_does_not_fit_is_400_and_may_be_repeated(api: Asker) -
     upload = begin(api, 4)["id"]
     other = part(api, begin(api, 1)["id"], b"x")
     one = part(api, upload, b"abcd")
-    for body in (
+    wrong: tuple[dict[str, Any], ...] = (
         {}, {"part_ids": "x"}, {"part_ids": []}, {"part_ids": [one, one]}, {"part_ids": [other]}, {"part_ids": ["x"]},
         {"part_ids": [one], "md5": "0" * 32}, {"part_ids": [one], "md5": "x"}, {"part_ids": [one], "more": 1},
-    ):  # fmt: skip
+    )  # fmt: skip
+    for body in wrong:
         status, refused = end(api, upload, "complete", **body)
         assert (status, refused["error"]["type"]) == (400, "invalid_request_error"), body
     assert end(api, upload, "complete", part_ids=[one])[0] == 200
