@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.image import engine
-from tests.image.container import contained, works
+from tests.image.container import contained
 from tests.sandbox.rooms import Room, room
 from tests.sandbox.test_matrix import (  # noqa: F401
     test_a_program_prints,
@@ -41,10 +40,6 @@ from tests.sandbox.test_survival import (  # noqa: F401
     test_K3_a_daemon_whose_first_thread_has_ended_is_found_too,
     test_K3_a_deaf_daemon_is_dead_before_the_answer,
     test_what_a_run_leaves_elsewhere_is_gone_for_the_next_and_its_workspace_is_kept,
-)
-
-pytestmark = pytest.mark.skipif(
-    not works(), reason=f"no image {engine.TAG}: `make image` builds it, `make test-all` needs it"
 )
 
 

@@ -29,7 +29,8 @@ from sandbox_image.locate import build_jail, find_root
 from tests import tools
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
-UID: Final = 993
+UID: Final = 3_000 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+"""An unprivileged user of this test process alone: the limit of processes is a user's, not an environment's."""
 CANARIES: Final = {
     "AWS_ACCESS_KEY_ID": "canary-access",
     "AWS_SECRET_ACCESS_KEY": "canary-secret",
