@@ -19,7 +19,7 @@ HOST_PACKAGES := bubblewrap libseccomp-dev gcc libc6-dev
 STAMP := $(VENV)/.installed
 
 # The wire suite behind the HTTP API's events, on DynamoDB and S3 of the emulator.
-ON_AWS := TEST_STORE=aws $(VENV)/bin/pytest tests/wire -k http-api -n $(JOBS) --dist loadfile
+ON_AWS := TEST_STORE=aws $(VENV)/bin/pytest tests/wire tests/agents -k http-api -n $(JOBS) --dist loadfile
 
 .PHONY: help
 help: ## list the targets

@@ -18,7 +18,7 @@ _DIGITS = 16
 STORES = ("local", "aws")
 EXECUTORS = ("local", "lambda")
 ISOLATION = ("user", "session", "project")
-MCP_GROUPS = ("exec", "files", "uploads", "runs", "health")
+MCP_GROUPS = ("exec", "files", "uploads", "runs", "health", "sources")
 
 
 class BadSetting(ValueError):

@@ -39,6 +39,11 @@ class Entry:
     whole: bool = False
     started: float = field(default_factory=time.perf_counter)
 
+    @property
+    def elapsed_ms(self) -> int:
+        """Whole milliseconds since the request came."""
+        return int((time.perf_counter() - self.started) * 1000)
+
     def write(self) -> None:
         """Write the line."""
         ACCESS.info(

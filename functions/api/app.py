@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from functions.api import pages
 from functions.api.addresses import served_path
+from functions.api.agents import addresses as agents_addresses
+from functions.api.agents import routes as agents_routes
+from functions.api.agents.door import AgentsDoor
 from functions.api.document import document
 from functions.api.door import Door
 from functions.api.mcp import mcp_app
@@ -53,18 +57,35 @@ def create_app(room: Room, settings: Settings) -> FastAPI:
     app.state.workers = workers
     for operation in typed:
         assert operation.route is not None
-        handler = typed_handler(operation, start if operation.name == "exec.run" else None, room, workers)
+        method, name = operation.route.method, operation.name
+        if operation.route.contract == "agents":
+            handler = agents_routes.typed_handler(operation, room, workers)
+            served = agents_addresses.served_path
+        else:
+            handler = typed_handler(operation, start if name == "exec.run" else None, room, workers)
+            served = served_path
         for path in operation.route.paths:
-            app.add_route(served_path(path), handler, methods=[operation.route.method], name=operation.name)
+            app.add_route(served(path), handler, methods=[method], name=name)
     made = json.dumps(document(typed, start, NAMED), ensure_ascii=False).encode()
     handlers = _named_handlers(room, settings, workers, made)
     for route in NAMED:
         for path in route.paths:
             app.add_route(path, handlers[route.name], methods=[route.method], name=route.name)
+            if not route.head:
+                _without_head(app.routes[-1])
     curious = {operation.name for operation in typed if operation.open}
     free = curious | {route.name for route in NAMED if route.free}
     app.add_middleware(Door, room=room, workers=workers, routes=app.routes, free=free, curious=curious)
+    # What is added last is outermost: the other contract's requests never reach the first door.
+    app.add_middleware(AgentsDoor, room=room, workers=workers, routes=app.routes)
     return app
+
+
+def _without_head(route: BaseRoute) -> None:
+    """A GET that takes no HEAD: its answer is not what a HEAD could tell of (agents.md 1.1)."""
+    assert isinstance(route, Route)
+    assert route.methods is not None
+    route.methods.discard("HEAD")
 
 
 def _named_handlers(room: Room, settings: Settings, workers: Workers, made: bytes) -> Mapping[str, Any]:
@@ -74,6 +95,7 @@ def _named_handlers(room: Room, settings: Settings, workers: Workers, made: byte
         "files.download": download_handler(room, workers),
         "files.download_nothing": bare_download_handler(),
         "uploads.put": grant_handler(room, workers),
+        **agents_routes.named_handlers(room, workers),
         "mcp.post": _Mounted(mcp_app(room, settings)),
         "pages.openapi": pages.document_handler(made),
         "pages.docs": pages.docs,

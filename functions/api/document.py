@@ -17,6 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaV
 
 from functions.api.named import Named, Sent
 from functions.api.typed import RUN, AnyOperation
+from shared.agents_errors import Fault
 from shared.errors import Code
 
 Schema = dict[str, Any]
@@ -29,6 +30,8 @@ _DOOR = (
     Code.INTERNAL, Code.STORE_UNAVAILABLE, Code.NOT_CONFIGURED,
 )  # fmt: skip
 _NO_SCHEMA = 501
+_BEARER: list[dict[str, list[str]]] = [{"bearer": []}]
+_DOORS = {"exec": "Door", "agents": "AgentsDoor"}
 
 _ABOUT = """Runs whole programs in thirteen languages and keeps the files that they read and write.
 
@@ -41,6 +44,7 @@ _GROUPS = {
     "runs": "Runs that were started in the background.",
     "files": "The files of a session.",
     "uploads": "Large uploads by grant.",
+    "sources": "Source files of the project: OpenAI's Files and Uploads.",
     "health": "The state of the service.",
     "mcp": "The Model Context Protocol.",
     "pages": "This document and its pages.",
@@ -65,6 +69,31 @@ _ERROR: Schema = {
         },
     },
     "required": ["error", "message"],
+}
+
+
+_AGENTS_REF: Schema = {"$ref": "#/components/schemas/AgentsError"}
+_AGENTS_ERROR: Schema = {
+    "type": "object",
+    "description": "Why a request of the Agents API was refused or failed.",
+    "properties": {
+        "error": {
+            "type": "object",
+            "description": "The error.",
+            "properties": {
+                "message": {"type": "string", "description": "It in words."},
+                "type": {
+                    "type": "string",
+                    "enum": sorted({fault.value.type for fault in Fault}),
+                    "description": "Kind of the error.",
+                },
+                "code": {"type": ["string", "null"], "description": "Code of the error, where it has one."},
+                "param": {"type": ["string", "null"], "description": "Member or parameter that it is about."},
+            },
+            "required": ["message", "type", "code", "param"],
+        }
+    },
+    "required": ["error"],
 }
 
 
@@ -103,8 +132,8 @@ def document(operations: Iterable[AnyOperation], start: AnyOperation, named: Seq
         "tags": [{"name": name, "description": text} for name, text in _GROUPS.items() if name in used],
         "paths": paths,
         "components": {
-            "schemas": {**models.definitions, "Error": _ERROR},
-            "responses": {"Door": _door()},
+            "schemas": {**models.definitions, "Error": _ERROR, "AgentsError": _AGENTS_ERROR},
+            "responses": {"Door": _door(), "AgentsDoor": _agents_door()},
             "securitySchemes": {
                 "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "A key of this service."},
                 "bearer": {"type": "http", "scheme": "bearer", "description": "The same key."},
@@ -195,7 +224,9 @@ def _typed(operation: AnyOperation, start: AnyOperation, models: _Models, path: 
                 {"Location": "Where its result will be.", "Preference-Applied": "`respond-async`."},
             ),
         }
-    entry["responses"] = _responses(sent, operation.errors)
+    entry["responses"] = _responses(sent, operation.errors, operation.route.contract)
+    if operation.route.contract == "agents":
+        entry["security"] = _BEARER
     return entry
 
 
@@ -217,7 +248,11 @@ def _named(route: Named, models: _Models, index: int) -> Schema:
     if route.body:
         content = {media: {"schema": schema} for media, schema in route.body.items()}
         entry["requestBody"] = {"description": route.body_text, "required": True, "content": content}
-    entry["responses"] = _responses({status: _sent(sent, models) for status, sent in route.sent.items()}, route.errors)
+    entry["responses"] = _responses(
+        {status: _sent(sent, models) for status, sent in route.sent.items()}, route.errors, route.contract
+    )
+    if route.contract == "agents":
+        entry["security"] = _BEARER
     return entry
 
 
@@ -261,15 +296,15 @@ def _json(text: str, schema: Schema) -> Schema:
     return {"description": text, "content": {"application/json": {"schema": schema}}}
 
 
-def _responses(sent: Mapping[int, Schema], errors: Sequence[Code]) -> Schema:
+def _responses(sent: Mapping[int, Schema], errors: Sequence[Code], contract: str = "exec") -> Schema:
     """The statuses of one operation, in order, and the door's as the default."""
     rows = dict(sent)
     for status in sorted({code.status for code in errors}):
         codes = [code for code in errors if code.status == status]
-        rows[status] = _error(codes)
+        rows[status] = _error(codes) if contract == "exec" else _agents_error(status)
     return {
         **{str(status): rows[status] for status in sorted(rows)},
-        "default": {"$ref": "#/components/responses/Door"},
+        "default": {"$ref": f"#/components/responses/{_DOORS[contract]}"},
     }
 
 
@@ -281,6 +316,20 @@ def _error(codes: Sequence[Code]) -> Schema:
     if any(code.status in (409, 429) for code in codes):
         response["headers"] = _headers({"Retry-After": "When a later attempt may succeed, in seconds."})
     return response
+
+
+def _agents_error(status: int) -> Schema:
+    codes = sorted({f"`{fault.value.code}`" for fault in Fault if fault.status == status and fault.value.code})
+    return _json("The request is refused: " + ", ".join([*codes, "or null"]), _AGENTS_REF)
+
+
+def _agents_door() -> Schema:
+    rows = "\n".join(
+        f"- {fault.status} `{fault.value.code}`: {fault.value.text}"
+        for fault in Fault
+        if fault.status in (401, 404, 405, 429, 500, 503) and fault.value.code
+    )
+    return _json("What the door answers for every operation, before or instead of it:\n\n" + rows, _AGENTS_REF)
 
 
 def _door() -> Schema:

@@ -26,8 +26,25 @@ from shared.store.ports import StoreUnavailable
 AnyOperation = Operation[Any, Any]
 
 _READS = frozenset({"get", "list", "read", "stat"})
-_ADDS = frozenset({"uploads.create", "exec.programmatic", "exec.programmatic_cancel"})
-_REPEATS = frozenset({"files.delete", "files.write", "exec.programmatic_cancel"})
+_ADDS = frozenset(
+    {
+        "uploads.create",
+        "exec.programmatic",
+        "exec.programmatic_cancel",
+        "sources.begin_upload",
+        "sources.complete_upload",
+    }
+)
+_REPEATS = frozenset(
+    {
+        "files.delete",
+        "files.write",
+        "exec.programmatic_cancel",
+        "sources.cancel_upload",
+        "sources.complete_upload",
+        "sources.delete",
+    }
+)
 
 
 def tool_name(operation: AnyOperation) -> str:

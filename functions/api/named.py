@@ -15,6 +15,8 @@ from pydantic import BaseModel
 from functions.api.pages import ASSETS
 from functions.api.transfers import BatchOutput
 from shared.errors import Code
+from shared.operations.source_uploads import SourcePart
+from shared.operations.sources import SourceFile
 from shared.operations.transfer import UploadOutput
 
 Schema = dict[str, Any]
@@ -47,6 +49,8 @@ class Named:
     sent: Mapping[int, Sent]
     errors: tuple[Code, ...] = ()
     free: bool = False
+    head: bool = True
+    contract: Literal["exec", "agents"] = "exec"
     body: Mapping[str, Schema] = field(default_factory=dict)
     body_text: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
@@ -207,6 +211,64 @@ NAMED: tuple[Named, ...] = (
         body_text="The bytes, exactly as many as the grant says.",
         parameters={"token": "Token of the grant; a secret."},
         headers={"If-None-Match": (True, "Must be `*`.")},
+    ),
+    Named(
+        name="sources.create",
+        method="POST",
+        paths=("/v1/files",),
+        reason="multipart",
+        summary="Upload a source file",
+        description="The file belongs to the project and stays until it is deleted. At most 512 MiB.",
+        http="A larger body is refused while it is read.",
+        sent={200: Sent(text="The file is stored.", model=SourceFile)},
+        errors=(Code.INVALID_REQUEST, Code.TOO_LARGE),
+        contract="agents",
+        body={
+            "multipart/form-data": {
+                "type": "object",
+                "description": "Both parts, in either order.",
+                "properties": {
+                    "purpose": {"type": "string", "enum": ["user_data"], "description": "Must be `user_data`."},
+                    "file": {"type": "string", "format": "binary", "description": "The file, with its file name."},
+                },
+                "required": ["file", "purpose"],
+            }
+        },
+        body_text="The file and its purpose.",
+    ),
+    Named(
+        name="sources.content",
+        method="GET",
+        paths=("/v1/files/{file_id:source}/content",),
+        reason="an address that only refuses",
+        summary="Refuse to give a source file back",
+        description="Files of the purpose `user_data`, the only one that there is, are not given back.",
+        sent={},
+        errors=(Code.INVALID_REQUEST, Code.NOT_FOUND),
+        contract="agents",
+        head=False,
+        parameters={"file_id": "Id of the file: `file-…`."},
+    ),
+    Named(
+        name="sources.add_part",
+        method="POST",
+        paths=("/v1/uploads/{upload_id}/parts",),
+        reason="multipart",
+        summary="Send one part of a source file",
+        description="Parts may be sent in any order and at once. At most 64 MiB; `sources.complete_upload` joins them.",
+        sent={200: Sent(text="The part is stored.", model=SourcePart)},
+        errors=(Code.INVALID_REQUEST, Code.NOT_FOUND, Code.TOO_LARGE),
+        contract="agents",
+        body={
+            "multipart/form-data": {
+                "type": "object",
+                "description": "The part.",
+                "properties": {"data": {"type": "string", "format": "binary", "description": "The bytes."}},
+                "required": ["data"],
+            }
+        },
+        body_text="The bytes of the part.",
+        parameters={"upload_id": "Id of the upload."},
     ),
     Named(
         name="mcp.post",

@@ -75,10 +75,11 @@ def over_http(client: Client, operation: AnyOperation, data: dict[str, Any]) -> 
         value = str(rest.pop(found[1]))
         return path_of(value) if found[2] else segment(value)
 
+    headers = client.bearer if operation.route.contract == "agents" else None
     path = _PARAMETER.sub(member, operation.route.paths[0])
     if operation.route.method == "POST":
-        return client.json("POST", path, body=rest)
-    return client.json(operation.route.method, path, query=rest)
+        return client.json("POST", path, body=rest, headers=headers)
+    return client.json(operation.route.method, path, query=rest, headers=headers)
 
 
 def _as_tool(client: Client, operation: AnyOperation, data: dict[str, Any]) -> Any:

@@ -61,6 +61,12 @@ class Client:
     def __init__(self, http: httpx.Client) -> None:
         self._http = http
 
+    @property
+    def bearer(self) -> dict[str, str]:
+        """The key as the Agents API takes it, for its addresses alone."""
+        key = self._http.headers.get("X-API-Key")
+        return {} if key is None else {"Authorization": f"Bearer {key}"}
+
     def json(
         self, method: str, path: str, *, body: Any = None, query: Any = None, headers: Headers | None = None
     ) -> Any:
@@ -175,11 +181,14 @@ def _speaking() -> Iterator[None]:
 
 
 def refusal(answer: httpx.Response) -> Refused:
-    """The sentence of an error answer (exec.md A8.9)."""
+    """The sentence of an error answer (exec.md A8.9, agents.md 1.3)."""
     try:
         body = answer.json()
     except ValueError:
         body = None
+    if isinstance(body, dict) and isinstance(body.get("error"), dict):
+        inner = body["error"]
+        body = {"message": inner.get("message"), "error": inner.get("code") or inner.get("type")}
     if not isinstance(body, dict) or not isinstance(body.get("message"), str):
         return Refused(f"the service answered {answer.status_code}")
     wait = answer.headers.get("retry-after")

@@ -18,7 +18,18 @@ from shared.store.ports import StoreUnavailable
 
 OWN = frozenset(("exec.run", "exec.start"))
 """They take the key themselves."""
-KEYED = frozenset(("files.write", "files.delete", "uploads.create", "uploads.complete"))
+KEYED = frozenset(
+    (
+        "files.write",
+        "files.delete",
+        "sources.begin_upload",
+        "sources.cancel_upload",
+        "sources.complete_upload",
+        "sources.delete",
+        "uploads.create",
+        "uploads.complete",
+    )
+)
 """They are done once for a key by this module."""
 REPEATABLE = frozenset(
     (
@@ -29,6 +40,8 @@ REPEATABLE = frozenset(
         "files.stat",
         "health.get",
         "runs.get",
+        "sources.get",
+        "sources.list",
     )
 )
 """They change nothing: a key is as good as none."""

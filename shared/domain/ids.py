@@ -31,6 +31,11 @@ def short_id(random_bytes: Callable[[int], bytes]) -> str:
             return text
 
 
+def timed_id(prefix: str, now: int, random_bytes: Callable[[int], bytes]) -> str:
+    """A new id that sorts by `now` (epoch ms): 12 hexadecimal digits of it, then 120 random bits (agents.md 11.17)."""
+    return f"{prefix}{now:012x}{base64.urlsafe_b64encode(random_bytes(15)).decode('ascii')}"
+
+
 def file_id(key: bytes, session: str, path: str) -> str:
     """The id of one path in one session: a keyed hash, recomputable, with no table (exec.md A8.2).
 

@@ -103,11 +103,13 @@ class Route:
     """How HTTP reaches an operation: a method and exact path templates, the first of which is the documented one.
 
     A `{name}` segment is the input's member of that name; a last `{name:path}` may hold slashes. A GET's and
-    DELETE's other members come from the query, a POST's from a JSON body.
+    DELETE's other members come from the query, a POST's from a JSON body. `contract` decides the door: its credentials,
+    bodies and errors.
     """
 
     method: Literal["GET", "POST", "DELETE"]
     paths: tuple[str, ...]
+    contract: Literal["exec", "agents"] = "exec"
 
 
 I_ = TypeVar("I_", bound=BaseModel)

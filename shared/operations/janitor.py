@@ -20,6 +20,7 @@ from shared.domain import session as rules
 from shared.domain.session import Head
 from shared.operations import names, workspace
 from shared.operations.room import Room
+from shared.operations.source_uploads import parts_named
 from shared.store.ports import Action, Conflict, DeleteIf, Item, ObjectInfo, PutIf, PutNew, StoreUnavailable
 
 _LOG = logging.getLogger("workroom.janitor")
@@ -221,10 +222,16 @@ def _objects(room: Room, after: str | None) -> Iterator[ObjectInfo]:
 
 
 def _named(room: Room, owner: str) -> Container[str] | None:
-    """The keys that an owner's item names: a session's manifest and its bytes, or a record's result. None: unknown.
+    """The keys that an owner's item names: a session's manifest and its bytes, a record's result, a source file's
+    bytes or its parts. None: unknown.
 
     A head whose manifest cannot be read keeps all its objects, and keeps no other owner's.
     """
+    kind = owner.split("/")[2] if owner.count("/") == 3 else ""
+    if kind == "source":
+        return _source_named(room, owner)
+    if kind == "parts":
+        return parts_named(room, owner)
     head = room.state.get(owner, names.HEAD)
     if head is not None:
         read = Head.of(head.attributes)
@@ -237,3 +244,10 @@ def _named(room: Room, owner: str) -> Container[str] | None:
             return None
     record = room.state.get(owner, names.RECORD)
     return {record.attributes.get("pointer", "")} if record is not None else ()
+
+
+def _source_named(room: Room, owner: str) -> set[str]:
+    """The object of a source file while its row is there."""
+    _, project, _, ident = owner.split("/")
+    item = room.state.get(names.project(project), names.source_row(ident))
+    return {item.attributes["key"]} if item is not None else set()

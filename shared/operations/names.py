@@ -14,6 +14,7 @@ HEAD = "head"
 RECORD = "record"
 SYSTEM = "sys"
 KEYS = "keys"
+SOURCES = "source/"
 
 
 def project(project_id: str) -> str:
@@ -29,6 +30,21 @@ def session(project_id: str, session_id: str) -> str:
 def record(project_id: str, kind: str, name: str) -> str:
     """The partition of one request record: `kind` is "run", "idem" or "upload"."""
     return f"p/{project_id}/{kind}/{name}"
+
+
+def source_row(file_id: str) -> str:
+    """The sort of a source file's row in the project's partition."""
+    return SOURCES + file_id
+
+
+def source(project_id: str, file_id: str) -> str:
+    """With `/` behind it, the prefix of a source file's object: the owner by which the janitor finds its row."""
+    return f"p/{project_id}/source/{file_id}"
+
+
+def source_upload(project_id: str, upload_id: str) -> str:
+    """The partition of an upload in parts; with `/` behind it, the prefix of its parts' objects."""
+    return f"p/{project_id}/parts/{upload_id}"
 
 
 def session_row(session_id: str) -> str:

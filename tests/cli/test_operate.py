@@ -69,6 +69,20 @@ def test_operations_with_and_without_a_route_answer_the_same_things(remote: Work
     assert call(remote, "files.list", {"session_id": session}) == []
 
 
+def test_operations_of_the_agents_api_are_reached_too(remote: Workroom) -> None:
+    about = {"bytes": 0, "filename": "empty", "mime_type": "text/plain", "purpose": "user_data"}
+    begun = call(remote, "sources.begin_upload", about)
+    assert isinstance(begun, dict)
+    done = call(remote, "sources.complete_upload", {"upload_id": begun["id"], "part_ids": []})
+    assert isinstance(done, dict)
+    listed = call(remote, "sources.list", {"order": "asc"})
+    assert isinstance(listed, dict)
+    assert listed["last_id"] == done["file"]["id"]
+    gone = {"id": done["file"]["id"], "object": "file", "deleted": True}
+    assert call(remote, "sources.delete", {"file_id": done["file"]["id"]}) == gone
+    assert call(remote, "sources.list", {})["data"] == []  # type: ignore[index]
+
+
 def test_a_run_in_the_background_is_started_and_found(remote: Workroom) -> None:
     started = call(remote, "exec.start", {"lang": "py", "code": program(stdout="later")})
     assert isinstance(started, dict)

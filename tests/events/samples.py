@@ -19,6 +19,8 @@ from shared.limits import Limits
 from shared.operations.base import Call, operations
 from shared.operations.grants import finish_grant, open_grant
 from shared.operations.room import Room
+from shared.operations.source_uploads import add_part
+from shared.operations.sources import create_source
 from shared.settings import Settings
 from tests.wire.scripted import Scripted, program
 from tests.wire.service import expect_eventually, make_key, open_test_room
@@ -92,7 +94,22 @@ class Stage:
             "run_id": run_id,
             "upload_id": str(grant.upload_id),
             "project": PROJECT,
+            **self.sources(),
         }
+
+    def sources(self) -> dict[str, str]:
+        """A source file, and an upload with its one part."""
+        call = Call(Caller(PROJECT, "test"))
+        about = {"bytes": 6, "filename": "l", "mime_type": "text/plain", "purpose": "user_data"}
+        begun = str(self.do("sources.begin_upload", **about).id)
+        with self.room.objects.stage() as one, self.room.objects.stage() as other:
+            one.write(b"one\n")
+            other.write(b"large\n")
+            return {
+                "source_id": create_source(self.room, call, "one.txt", one).id,
+                "source_upload_id": begun,
+                "part_id": add_part(self.room, call, begun, other).id,
+            }
 
     def put(self, url: str, body: bytes) -> None:
         """Send the bytes of an upload grant as a client does."""

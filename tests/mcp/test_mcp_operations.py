@@ -42,6 +42,12 @@ HINTS = {
     "uploads_complete": (False, True, False),
     "runs_get": (True, False, True),
     "health_get": (True, False, True),
+    "sources_get": (True, False, True),
+    "sources_list": (True, False, True),
+    "sources_delete": (False, True, True),
+    "sources_begin_upload": (False, False, False),
+    "sources_complete_upload": (False, False, True),
+    "sources_cancel_upload": (False, True, True),
 }
 
 

@@ -48,15 +48,17 @@ def routes(template: Node, served: Iterable[tuple[str, str]]) -> list[str]:
     """The HTTP API has what the application serves, each with its method, by name; it reaches the API function."""
     rows = of_type(template, "AWS::ApiGatewayV2::Route")
     keys = [row["RouteKey"] for row in rows.values()]
-    found = [f"{key}: twice" for key in sorted(set(keys)) if keys.count(key) > 1]
+    shapes = [shape(key) for key in keys]
+    found = [f"{key}: twice" for key in sorted(set(keys)) if shapes.count(shape(key)) > 1]
     for name, row in rows.items():
         if row["RouteKey"] == "$default" or row["RouteKey"].startswith("ANY "):
             found.append(f"{name}: catches what has no name")
         if references(row["Target"]) - {"HttpApi"} != {"ApiIntegration"} or text(row["ApiId"]) != "HttpApi":
             found.append(f"{name}: leads elsewhere")
     wanted = {f"{method} {gateway_path(path)}" for method, path in served}
-    found += [f"{key}: is served and has no route" for key in sorted(wanted - set(keys))]
-    found += [f"{key}: is no route of the service" for key in sorted(set(keys) - wanted)]
+    there, asked = set(shapes), {shape(key) for key in wanted}
+    found += [f"{key}: is served and has no route" for key in sorted(wanted) if shape(key) not in there]
+    found += [f"{key}: is no route of the service" for key in sorted(set(keys)) if shape(key) not in asked]
     for name, row in of_type(template, "AWS::ApiGatewayV2::Integration").items():
         if (row["IntegrationType"], row.get("PayloadFormatVersion")) != ("AWS_PROXY", "2.0"):
             found.append(f"{name}: another payload format than the function reads")
@@ -77,6 +79,11 @@ def routes(template: Node, served: Iterable[tuple[str, str]]) -> list[str]:
 def gateway_path(path: str) -> str:
     """A path of the application as the HTTP API writes it: a parameter that takes slashes is greedy."""
     return re.sub(r"\{(\w+):\w+\}", r"{\1}", re.sub(r"\{(\w+):path\}", r"{\1+}", path))
+
+
+def shape(key: str) -> str:
+    """A route key without the names of its parameters: the gateway takes two that differ in nothing else for one."""
+    return re.sub(r"\{\w+(\+?)\}", r"{\1}", key)
 
 
 def environments(template: Node) -> list[str]:

@@ -67,7 +67,8 @@ def test_the_operations_are_those_that_the_doors_expect() -> None:
     assert set(ALL) == {
         "exec.run", "exec.start", "exec.programmatic", "exec.programmatic_cancel", "runs.get", "files.list",
         "files.stat", "files.delete", "files.read", "files.write", "uploads.create", "uploads.complete", "health.get",
-        "keys.create", "keys.list", "keys.revoke",
+        "keys.create", "keys.list", "keys.revoke", "sources.get", "sources.list", "sources.delete",
+        "sources.begin_upload", "sources.complete_upload", "sources.cancel_upload",
     }  # fmt: skip
 
 

@@ -56,6 +56,11 @@ def walked(app: FastAPI) -> set[tuple[str, str]]:
     return served
 
 
+def is_agents(path: str) -> bool:
+    """Whether an address is the Agents API's (agents.md 11.25)."""
+    return path.startswith(("/v1/uploads", "/v1/files/{file_id}")) or path == "/v1/files"
+
+
 def test_typed_and_named_are_what_is_served(app: FastAPI, document: Schema) -> None:
     typed = {
         (operation.route.method.lower(), re.sub(r"\{(\w+):\w+\}", r"{\1}", path))
@@ -226,9 +231,10 @@ def test_the_statuses_are_those_that_each_operation_sends(document: Schema) -> N
 
 
 def test_what_the_door_answers_is_declared_once(document: Schema) -> None:
-    assert set(document["components"]["responses"]) == {"Door"}
-    for _, _, entry in entries(document):
-        assert entry["responses"]["default"] == {"$ref": "#/components/responses/Door"}
+    assert set(document["components"]["responses"]) == {"Door", "AgentsDoor"}
+    for path, _, entry in entries(document):
+        door = "AgentsDoor" if is_agents(path) else "Door"
+        assert entry["responses"]["default"] == {"$ref": f"#/components/responses/{door}"}
     text = document["components"]["responses"]["Door"]["description"]
     for status in ("400", "401", "404", "405", "429", "500", "503"):
         assert status in text
@@ -242,7 +248,8 @@ def test_every_error_body_is_the_one_shape(document: Schema) -> None:
         for status, response in entry["responses"].items():
             if status.isdigit() and int(status) >= 400 and "content" in response and path != "/mcp":
                 schema = response["content"]["application/json"]["schema"]
-                assert schema == {"$ref": "#/components/schemas/Error"}, (method, path, status)
+                error = "AgentsError" if is_agents(path) else "Error"
+                assert schema == {"$ref": f"#/components/schemas/{error}"}, (method, path, status)
 
 
 def test_the_ways_to_send_a_key_are_declared(document: Schema) -> None:

@@ -1,0 +1,51 @@
+"""Which addresses are this contract's (agents.md 11.25; exec.md A8.17).
+
+    beta     /v1/agents and /v1/vaults, with everything below
+    files    /v1/files, file-… ids and everything below it that is no exec id; /v1/uploads, with everything below
+
+`/v1/files/{21 characters}[/…]` is the exec contract's where the characters do not begin with `file-`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from starlette.convertors import Convertor, register_url_convertor
+
+Family = Literal["beta", "files"]
+
+_BETA = re.compile(r"/v1/(?:agents|vaults)(?:/.*)?", re.DOTALL)
+_FILES = re.compile(r"/v1/(?:files|uploads)(?:/.*)?", re.DOTALL)
+_EXEC = re.compile(r"/v1/files/(?!file-)[A-Za-z0-9_-]{21}(?:/.*)?", re.DOTALL)
+
+
+class _Source(Convertor[str]):
+    """One segment below `/v1/files` that is no exec id: a malformed id is a missing one (agents.md 11.17)."""
+
+    regex = r"(?!(?!file-)[A-Za-z0-9_-]{21}(?:/|\Z))[^/]+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("source", _Source())
+
+_SHARED = "/v1/files/{file_id}"
+
+
+def family(path: str) -> Family | None:
+    """Whose rules a raw path, `//` collapsed, is under; None where it is the other contract's."""
+    if _BETA.fullmatch(path):
+        return "beta"
+    if _FILES.fullmatch(path) and not _EXEC.fullmatch(path):
+        return "files"
+    return None
+
+
+def served_path(template: str) -> str:
+    """The route's path for a declared template."""
+    return template.replace(_SHARED, "/v1/files/{file_id:source}") if template.startswith(_SHARED) else template
