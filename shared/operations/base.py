@@ -112,6 +112,7 @@ class Route:
     contract: Literal["exec", "agents"] = "exec"
 
 
+Lookup = Callable[[Room, Call, dict[str, Any]], None]
 I_ = TypeVar("I_", bound=BaseModel)
 O_ = TypeVar("O_", bound=BaseModel)
 
@@ -122,6 +123,10 @@ class Operation(Generic[I_, O_]):
 
     `name` is `group.verb`. `errors` are the codes that the operation itself sends; what a door sends for every
     operation (401, unreadable JSON, …) is not listed. `open` means that it also runs for anyone.
+
+    `lookup` finds what the input is about, before anything else of the input is looked at: it gets the raw members and
+    raises what says that it is not there. `reader` makes the input from the raw members, where a contract has more to
+    say of a wrong one than `parse` has; it raises.
     """
 
     name: str
@@ -133,6 +138,8 @@ class Operation(Generic[I_, O_]):
     route: Route | None
     open: bool
     code: Callable[[Room, Call, I_], O_]
+    lookup: Lookup | None = None
+    reader: Callable[[dict[str, Any]], I_] | None = None
 
     @property
     def group(self) -> str:
@@ -165,6 +172,8 @@ class Operation(Generic[I_, O_]):
         """
         if not isinstance(data, dict):
             raise Failure(Code.INVALID_REQUEST, "The input must be a JSON object.")
+        if self.reader is not None:
+            return self.reader(data)
         if closed:
             _refuse_unknown(self.input, data, "")
         return read_model(self.input, data)
@@ -182,6 +191,8 @@ class Operation(Generic[I_, O_]):
         """
         if not self.open:
             admitted(call)
+        if self.lookup is not None and isinstance(data, dict):
+            self.lookup(room, call, data)
         return self.code(room, call, self.parse(data, closed=closed))
 
 
@@ -196,6 +207,8 @@ def operation(
     errors: tuple[Code, ...] = (),
     audience: Audience = "caller",
     open: bool = False,
+    lookup: Lookup | None = None,
+    reader: Callable[[dict[str, Any]], I_] | None = None,
 ) -> Callable[[Callable[[Room, Call, I_], O_]], Operation[I_, O_]]:
     """Declare the decorated function `(room, call, input) -> output` as an operation and register it."""
 
@@ -214,6 +227,8 @@ def operation(
             route=route,
             open=open,
             code=code,
+            lookup=lookup,
+            reader=reader,
         )
         if name in _REGISTRY:
             raise ValueError(f"operation {name} is declared twice")

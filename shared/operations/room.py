@@ -119,6 +119,34 @@ class Gate:
             self.leave(project)
 
 
+class Bells:
+    """Tells those of this process who wait for news of a partition that there are some. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[str, set[Callable[[], None]]] = {}
+
+    @contextmanager
+    def listen(self, partition: str, news: Callable[[], None]) -> Iterator[None]:
+        """Call `news`, from any thread and quickly done, with each news of the partition while the block runs."""
+        with self._lock:
+            self._waiting.setdefault(partition, set()).add(news)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting[partition].discard(news)
+                if not self._waiting[partition]:
+                    del self._waiting[partition]
+
+    def ring(self, partition: str) -> None:
+        """There are news."""
+        with self._lock:
+            waiting = tuple(self._waiting.get(partition, ()))
+        for news in waiting:
+            news()
+
+
 class Manifests:
     """Decoded manifests by the text or the object that holds them: neither ever changes, so neither do these.
 
@@ -161,7 +189,8 @@ class Room:
     process, `background` runs what a caller does not wait for: a thread for each run that `runs` lets in, so that
     those that wait for one session hold up no other; with a `queue` a worker elsewhere runs it. `active` are the
     partitions of the records whose runs this process has in hand. `isolation` is the scope of an executor's tenants,
-    `jwt` admits tokens beside keys.
+    `jwt` admits tokens beside keys. `bells` wakes the readers of event streams of this
+    process.
     """
 
     state: State
@@ -184,3 +213,4 @@ class Room:
     queue: RunQueue | None = None
     metrics: RunMetrics = field(default_factory=Silence)
     jwt: JwtVerifier | None = None
+    bells: Bells = field(default_factory=Bells)
