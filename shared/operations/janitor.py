@@ -223,7 +223,7 @@ def _objects(room: Room, after: str | None) -> Iterator[ObjectInfo]:
 
 def _named(room: Room, owner: str) -> Container[str] | None:
     """The keys that an owner's item names: a session's manifest and its bytes, a record's result, a source file's
-    bytes or its parts. None: unknown.
+    bytes or its parts, a saved agent's definition. None: unknown.
 
     A head whose manifest cannot be read keeps all its objects, and keeps no other owner's.
     """
@@ -232,6 +232,8 @@ def _named(room: Room, owner: str) -> Container[str] | None:
         return _source_named(room, owner)
     if kind == "parts":
         return parts_named(room, owner)
+    if kind == "agent":
+        return _agent_named(room, owner)
     head = room.state.get(owner, names.HEAD)
     if head is not None:
         read = Head.of(head.attributes)
@@ -251,3 +253,10 @@ def _source_named(room: Room, owner: str) -> set[str]:
     _, project, _, ident = owner.split("/")
     item = room.state.get(names.project(project), names.source_row(ident))
     return {item.attributes["key"]} if item is not None else set()
+
+
+def _agent_named(room: Room, owner: str) -> set[str]:
+    """The object of a saved agent's present definition, if it is large."""
+    _, project, _, ident = owner.split("/")
+    item = room.state.get(names.project(project), names.saved_agent_row(ident))
+    return {item.attributes["pointer"]} if item is not None else set()

@@ -15,6 +15,7 @@ RECORD = "record"
 SYSTEM = "sys"
 KEYS = "keys"
 SOURCES = "source/"
+SAVED_AGENTS = "agent/"
 
 
 def project(project_id: str) -> str:
@@ -83,3 +84,13 @@ def tenant(
     elif isolation == "user" and label:
         scope, value = "label", label
     return tenant_id(secret, scope, caller.project, value)
+
+
+def saved_agent_row(agent_id: str) -> str:
+    """The sort of a saved agent's row in the project's partition."""
+    return SAVED_AGENTS + agent_id
+
+
+def saved_agent(project_id: str, agent_id: str) -> str:
+    """With `/` behind it, the prefix of a saved agent's objects: the owner by which the janitor finds its row."""
+    return f"p/{project_id}/agent/{agent_id}"
