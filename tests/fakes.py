@@ -20,7 +20,7 @@ import shared.operations.all  # noqa: F401
 from shared.domain.paths import parents
 from shared.domain.session import Owner
 from shared.executor import filegrant
-from shared.executor.port import ExecutorFailed, ExecutorHealth, LanguageHealth, LayerHealth
+from shared.executor.port import ExecutorFailed, ExecutorHealth, LanguageHealth, LayerHealth, Output
 from shared.executor.wire import Entry, Reason, RunAnswer, RunRequest
 from shared.identity import Caller
 from shared.limits import Limits
@@ -69,6 +69,7 @@ class Desk:
         self.reason: Reason | None = None
         self.stdout_cut = False
         self.lost: list[tuple[str, str]] = []
+        self.changed: list[str] = []
 
     def read(self, path: str) -> bytes:
         """A file's bytes."""
@@ -146,6 +147,7 @@ class Desk:
             changes=tuple(changes),
             deleted=tuple(sorted(path for path in self.before if path not in self.entries)),
             lost=tuple(self.lost),
+            changed=tuple(self.changed),
             pack=bytes(pack),
             wall_ms=5,
         )
@@ -178,8 +180,8 @@ class FakeExecutor:
         self.ready = True
         self.unreachable = False
 
-    def run(self, request: RunRequest) -> RunAnswer:
-        """See Executor.run."""
+    def run(self, request: RunRequest, output: Output | None = None) -> RunAnswer:
+        """See Executor.run. Both outputs are told at the end, whole."""
         with self._lock:
             self.requests.append(request)
         if self.fail is not None:
@@ -188,6 +190,10 @@ class FakeExecutor:
         script = self.scripts.get(request.code)
         if script is not None:
             script(desk)
+        if output is not None:
+            for stream, text in (("stdout", desk.stdout), ("stderr", desk.stderr)):
+                if text:
+                    output(stream, text)  # type: ignore[arg-type]
         return self.twist(desk.answer())
 
     def cancel(self, run_id: str) -> None:

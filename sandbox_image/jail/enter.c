@@ -22,7 +22,7 @@ static void parse(struct enter_options *options, int argc, char **argv, int *pro
         {"rlimit", OPTION_LIST, &options->rlimit},         {"filter", OPTION_NUMBER, &options->filter},
         {"landlock-ro", OPTION_LIST, &options->landlock_ro}, {"landlock-rw", OPTION_LIST, &options->landlock_rw},
         {"compile", OPTION_NUMBER, &options->compile},     {"clean", OPTION_NUMBER, &options->clean},
-        {"protect", OPTION_LIST, &options->protect},
+        {"protect", OPTION_LIST, &options->protect},       {"variables", OPTION_TEXT, &options->variables},
     };
     *program_at = parse_options(argc, argv, spec, sizeof spec / sizeof *spec);
     if (options->compile >= argc - *program_at) {
@@ -157,6 +157,10 @@ int enter_main(int argc, char **argv) {
             report_failure(report_fd, "mkdir", errno);
             return EXIT_BROKEN;
         }
+    }
+    if (!variables_over(&options.env, options.variables, &options.environment)) {
+        report_failure(report_fd, "variables", errno);
+        return EXIT_BROKEN;
     }
     bool compiled = true;
     if (options.compile > 0) {

@@ -197,13 +197,17 @@ bool filter_apply(const pid_t *protected_pids, size_t count, bool own_pid_namesp
 /* program.c */
 struct enter_options {
     long long report_fd, filter, compile, clean;
-    const char *cwd;
+    const char *cwd, *variables;
     struct list mkdir, env, rlimit, landlock_ro, landlock_rw, protect;
+    struct list environment; /* env with the variables of the file over it */
     struct limit *limits;
     size_t limit_count;
     pid_t *protected_pids;
     size_t protected_count;
 };
+/* variables.c */
+bool variables_over(const struct list *base, const char *path, struct list *to);
+
 _Noreturn void program_run(const struct enter_options *options, char **argv, enum phase phase, int error_fd);
 
 /* subcommands */

@@ -29,9 +29,10 @@ static const char *value_of(char **environment, const char *name) {
     return NULL;
 }
 
-/* Like execvp, but with the given environment's PATH and never through a shell. */
-static void execute(char **argv, char **environment) {
-    const char *path = value_of(environment, "PATH");
+/* Like execvp, but never through a shell, and the file is found by the PATH of `finding`: a caller's variables say
+ * nothing about which tool is meant. */
+static void execute(char **argv, char **finding, char **environment) {
+    const char *path = value_of(finding, "PATH");
     if (strchr(argv[0], '/') != NULL || path == NULL) {
         execve(argv[0], argv, environment);
         return;
@@ -98,7 +99,6 @@ _Noreturn void program_run(const struct enter_options *options, char **argv, enu
         fail("filter");
     }
     reset_signals();
-    char **environment = clean ? options->env.item : environ;
-    execute(argv, environment);
+    execute(argv, clean ? options->env.item : environ, clean ? options->environment.item : environ);
     fail("exec");
 }

@@ -28,6 +28,7 @@ class Collected:
     changes: list[Entry] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     lost: list[tuple[str, str]] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
     pack: bytes = b""
 
 
@@ -44,8 +45,9 @@ def collect(
 ) -> Collected:
     """Compare and read. `before` is the folder as restored, equal to `manifest`; `after` as the program left it.
 
-    A lost path is in neither `changes` nor `deleted`: what the manifest held of it stays. Errors: GrantFailed (the
-    store refused an output), OSError.
+    A lost path is in neither `changes` nor `deleted`: what the manifest held of it stays. `changed` has each lost path
+    whose file was not the same while it was read, `lost` a bounded number of rows. Errors: GrantFailed (the store
+    refused an output), OSError.
     """
     old = {entry.path: entry for entry in manifest}
     with Climber(root) as climber:
@@ -64,6 +66,7 @@ def collect(
         kept = job.admit(sorted(differing), set(result.deleted))
         job.gather(kept, repack=repack)
     result.changes.sort(key=lambda entry: entry.path)
+    result.changed.sort()
     result.lost = _bounded(sorted(result.lost))
     return result
 
@@ -111,6 +114,11 @@ class _Job:
     def lose(self, path: str, why: str) -> None:
         """Name an entry that is not kept."""
         self.result.lost.append((path, why))
+
+    def lose_changed(self, path: str) -> None:
+        """Name a file that was not the same while it was read."""
+        self.lose(path, "the file changed while it was saved")
+        self.result.changed.append(path)
 
     def admit(self, differing: list[str], deleted: set[str]) -> list[str]:
         """The differing paths that fit: single files, then the number of entries, then the bytes of the workspace.
@@ -235,7 +243,7 @@ class _Job:
             try:
                 data = b"".join(pieces(self._climber, path, self.result.records[path]))
             except Changed:
-                self.lose(path, "the file changed while it was saved")
+                self.lose_changed(path)
                 continue
             self._note(path, hashlib.sha256(data).hexdigest(), "", len(pack))
             pack += data
@@ -246,7 +254,7 @@ class _Job:
             try:
                 _, sha256 = create(url, pieces(self._climber, path, self.result.records[path]))
             except Changed:
-                self.lose(path, "the file changed while it was saved")
+                self.lose_changed(path)
                 continue
             self._note(path, sha256, key, 0)
 
@@ -264,7 +272,7 @@ class _Job:
                     at += len(piece)
                     yield piece
             except Changed:
-                self.lose(path, "the file changed while it was saved")
+                self.lose_changed(path)
                 continue
             self._note(path, sha256.hexdigest(), key, start)
 

@@ -47,7 +47,10 @@ class Job:
     """One program to start. `compile` is empty for an interpreted one. Paths are the host's.
 
     `uid` is None where the runner is not root: the program then has the runner's own user, and `guarded` are the
-    processes and threads that the filter guards from it. `sole`: /tmp and /dev/shm are this run's alone.
+    processes and threads that the filter guards from it. `sole`: /tmp and /dev/shm are this run's alone. `variables`
+    is a file, as the program sees it, of more variables (`NAME=value`, each ended by a NUL) that replace those of
+    `env`; "" is none. Only the program's and the compiler's exec gets them: neither finds its own file by them, nor is
+    anything before it loaded with them.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Job:
     folders: Sequence[str] = field(default=())
     guarded: Sequence[int] = field(default=())
     sole: bool = False
+    variables: str = ""
 
 
 def chain(machine: Machine, job: Job, status_fd: int, control_fd: int) -> list[str]:
@@ -122,6 +126,8 @@ def _enter(machine: Machine, job: Job) -> list[str]:
         command += ["--mkdir", folder]
     for name, value in job.env.items():
         command += ["--env", f"{name}={value}"]
+    if job.variables:
+        command += ["--variables", job.variables]
     seconds = -(-bounds.wall_ms // 1000) * machine.cores + 1
     limits = {
         "nproc": bounds.processes, "nofile": bounds.open_files, "fsize": bounds.file_bytes,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import codecs
 from collections import deque
+from collections.abc import Callable
 
 
 class Stream:
-    """Takes bytes as they come. `total` counts them all."""
+    """Takes bytes as they come. `total` counts them all. `also` is given them too."""
 
-    def __init__(self, cap: int) -> None:
+    def __init__(self, cap: int, also: Callable[[bytes], None] | None = None) -> None:
         self.total = 0
+        self._also = also
         self._cap = cap
         self._head = bytearray()
         self._tail: deque[bytes] = deque()
@@ -19,6 +21,8 @@ class Stream:
     def feed(self, data: bytes) -> None:
         """Add what was read."""
         self.total += len(data)
+        if self._also is not None:
+            self._also(data)
         room = self._cap - len(self._head)
         if room > 0:
             self._head += data[:room]

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sandbox_image.runner.live import Live
 from sandbox_image.runner.output import Stream
 
 STATUS_FD, CONTROL_FD = 3, 4
@@ -90,6 +91,7 @@ def listen(
     flood_bytes: int,
     over: Callable[[], None] = lambda: None,
     patience_s: float | None = None,
+    live: Live | None = None,
 ) -> dict[str, Any]:
     """Drain both streams and wait for the line of result; closes all descriptors and reaps the supervisor.
 
@@ -97,7 +99,8 @@ def listen(
 
     A stream above `flood_bytes` stops the program. When the result is known every process is gone, so the streams
     are at their end; a short grace bounds the wait where the supervisor could not end them all.
-    `patience_s` bounds it all where a program may stop its supervisor, which is then killed.
+    `patience_s` bounds it all where a program may stop its supervisor, which is then killed. `live`, which the streams
+    feed, is flushed when it is due.
     Errors: ChainFailed, for a supervisor that ended without a line.
     """
     line = bytearray()
@@ -110,7 +113,9 @@ def listen(
     flooded = False
     deadline = None if patience_s is None else time.monotonic() + patience_s
     try:
-        while waiting and (ready := _ready(poll, deadline)):
+        while waiting and (ready := _ready(poll, deadline, None if live is None else live.due)) is not None:
+            if live is not None:
+                live.flush()
             for fd in ready:
                 data = _read(fd)
                 if data == b"":
@@ -130,15 +135,18 @@ def listen(
         if patience_s is not None and started.status in waiting:
             os.kill(started.pid, signal.SIGKILL)
         close(started)
+    if live is not None:
+        live.end()
     return _result(bytes(line))
 
 
-def _ready(poll: select.poll, deadline: float | None) -> list[int]:
-    """The descriptors that have something; none once the deadline has passed."""
-    if deadline is None:
-        return [fd for fd, _ in poll.poll()]
-    left = deadline - time.monotonic()
-    return [fd for fd, _ in poll.poll(left * 1000)] if left > 0 else []
+def _ready(poll: select.poll, deadline: float | None, due: float | None) -> list[int] | None:
+    """The descriptors that have something, none where something else is due first; None once the deadline passed."""
+    now = time.monotonic()
+    if deadline is not None and deadline <= now:
+        return None
+    moments = [moment for moment in (deadline, due) if moment is not None]
+    return [fd for fd, _ in poll.poll(max(0.0, min(moments) - now) * 1000 if moments else None)]
 
 
 def _read(fd: int) -> bytes | None:

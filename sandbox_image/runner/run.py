@@ -18,6 +18,7 @@ from sandbox_image.runner import collect, process, program, snapshot, stop_lines
 from sandbox_image.runner.grants import GrantFailed
 from sandbox_image.runner.holder import Folders, Held, NoFolder
 from sandbox_image.runner.jailed import PROGRAM, SCRATCH, WORKSPACE, Bounds, Job, Machine, chain
+from sandbox_image.runner.live import Live, Send
 from sandbox_image.runner.output import Stream, with_lines
 from sandbox_image.runner.sync import SyncFailed, sync
 from sandbox_image.runner.tree import NEW_FLAGS
@@ -25,6 +26,7 @@ from shared.executor.wire import RunAnswer, RunLimits, RunRequest
 
 _LEAST_MS = 50
 _REAP_S = 8.0
+_VARIABLES = ".variables"
 
 
 class RunFailed(Exception):
@@ -73,8 +75,11 @@ class Runner:
     sole: program.Places | None = None
     guarded: Callable[[], Sequence[int]] = tuple
 
-    def run(self, request: RunRequest, cancel: Cancel, end: float | None = None) -> RunAnswer:
-        """Run one program, which ends before `end` (monotonic clock). Errors: RunFailed, and the folders' own."""
+    def run(self, request: RunRequest, cancel: Cancel, end: float | None = None, send: Send | None = None) -> RunAnswer:
+        """Run one program, which ends before `end` (monotonic clock). `send` is given the output as it comes.
+
+        Errors: RunFailed, and the folders' own.
+        """
         begin = time.monotonic()
         try:
             held, before = self._restored(request)
@@ -83,7 +88,7 @@ class Runner:
         except (SyncFailed, GrantFailed, OSError) as error:
             raise RunFailed("broken", f"the workspace could not be restored: {type(error).__name__}") from error
         try:
-            answer, held.present = self._held(request, cancel, held, before, begin, end)
+            answer, held.present = self._held(request, cancel, held, before, begin, end, send)
         except (GrantFailed, OSError, UnicodeError) as error:
             raise RunFailed("broken", type(error).__name__) from error
         finally:
@@ -118,6 +123,7 @@ class Runner:
         before: snapshot.Snapshot,
         begin: float,
         end: float | None,
+        send: Send | None,
     ) -> tuple[RunAnswer, snapshot.Snapshot | None]:
         limits = request.limits
         if missing := self.languages.missing(request.lang):
@@ -128,8 +134,10 @@ class Runner:
         if limits.wall_ms < min(_LEAST_MS, request.limits.wall_ms):
             raise RunFailed("timeout", "no time is left to run a program")
         started_ns = time.time_ns()
-        out, err = Stream(limits.stdout_bytes), Stream(limits.stderr_bytes)
-        status = self._program(replace(request, limits=limits), cancel, held, out, err)
+        live = None if send is None else Live(send)
+        out = Stream(limits.stdout_bytes, live.stream("stdout", limits.stdout_bytes) if live else None)
+        err = Stream(limits.stderr_bytes, live.stream("stderr", limits.stderr_bytes) if live else None)
+        status = self._program(replace(request, limits=limits), cancel, held, out, err, live)
         ended = time.monotonic()
         if status.get("reason") == "start":
             raise RunFailed("unavailable", str(status.get("error")))
@@ -157,6 +165,7 @@ class Runner:
             changes=tuple(kept.changes),
             deleted=tuple(kept.deleted),
             lost=tuple(kept.lost),
+            changed=tuple(kept.changed),
             pack=kept.pack,
             wall_ms=status["wall_ms"],
             cpu_ms=status["cpu_ms"],
@@ -166,7 +175,9 @@ class Runner:
         )
         return answer, after if whole else None
 
-    def _program(self, request: RunRequest, cancel: Cancel, held: Held, out: Stream, err: Stream) -> dict[str, Any]:
+    def _program(
+        self, request: RunRequest, cancel: Cancel, held: Held, out: Stream, err: Stream, live: Live | None
+    ) -> dict[str, Any]:
         """Write the program byte for byte, outside the workspace, run it, and take its folder away again."""
         inside = "namespaces" in self.layers
         uid = None if held.owner is None else held.owner.uid
@@ -175,10 +186,15 @@ class Runner:
             places = self.sole or program.Places(held.program, held.scratch, held.path)
         plan = self.languages.plan(request.lang, request.args, places)
         file = f"{held.program}/{self.languages.source(request.lang)}"
+        # Beside the source, which every program may read: nobody else gets into this folder, and no argument list,
+        # which anyone may read under /proc, has a caller's variable in it.
+        variables = f"{held.program}/{_VARIABLES}" if request.env else ""
         try:
             if not inside:
                 self.holder.prepare(held)
             _write(file, request.code.encode("utf-8"))
+            if variables:
+                _write(variables, "".join(f"{name}={value}\0" for name, value in request.env.items()).encode("utf-8"))
             job = Job(
                 name=os.urandom(12).hex(),
                 command=plan.command,
@@ -194,6 +210,7 @@ class Runner:
                 folders=plan.folders,
                 guarded=self.guarded(),
                 sole=self.sole is not None,
+                variables=f"{places.program}/{_VARIABLES}" if variables else "",
             )
             try:
                 started = process.start(chain(self.machine, job, process.STATUS_FD, process.CONTROL_FD))
@@ -203,15 +220,16 @@ class Runner:
             patience = request.limits.wall_ms / 1000 + _REAP_S if self.sole else None
             try:
                 return process.listen(
-                    started, out, err, request.limits.flood_bytes, lambda: cancel.attach(None), patience
+                    started, out, err, request.limits.flood_bytes, lambda: cancel.attach(None), patience, live
                 )
             except process.ChainFailed as error:
                 held.dirty_user = True
                 raise RunFailed("broken", str(error)) from error
         finally:
             # Where the program has the runner's user, it may have put anything in the place of its source.
-            with contextlib.suppress(OSError):
-                os.unlink(file)
+            for path in (file, variables):
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
             if not inside:
                 self.holder.settle(held)
 

@@ -1,6 +1,7 @@
 """The executor process: frames in, answers out, one thread for each run.
 
-    {"op": "run", "request": …}     -> {"run_id", "answer"} or {"run_id", "error": kind, "why"}
+    {"op": "run", "request": …}     -> {"run_id", "answer"} or {"run_id", "error": kind, "why"}; with "live" before it
+                                       {"op": "output", "run_id", "stream", "data"}, as the program prints
     {"op": "cancel", "run_id": …}
     {"op": "health"}                -> {"health": …}
 
@@ -87,7 +88,11 @@ class Server:
         request = RunRequest.of(data)
         if self._runner is None:
             raise RunFailed("unavailable", self._trouble)
-        return self._runner.run(request, cancel)
+
+        def send(stream: str, data: str) -> None:
+            self._answer({"op": "output", "run_id": request.run_id, "stream": stream, "data": data})
+
+        return self._runner.run(request, cancel, send=send if request.live else None)
 
     def _answer(self, message: dict[str, Any]) -> None:
         try:

@@ -206,14 +206,23 @@ def open_file(climber: Climber, path: str, record: Record) -> tuple[int, Record]
         raise Changed(path) from error
     if moved:
         record = record._replace(ctime_ns=os.fstat(fd).st_ctime_ns)
-    if not _still(fd, record):
+    if not _still(climber, path, fd, record):
         os.close(fd)
         raise Changed(path)
     return fd, record
 
 
-def _still(fd: int, record: Record) -> bool:
-    status = os.fstat(fd)
+def _still(climber: Climber, path: str, fd: int, record: Record) -> bool:
+    """Whether the open file, and what the path leads to, are both the file of `record`, untouched."""
+    try:
+        parent, name = climber.parent(path)
+        named = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return False
+    return _is(os.fstat(fd), record) and _is(named, record)
+
+
+def _is(status: os.stat_result, record: Record) -> bool:
     return (
         stat.S_ISREG(status.st_mode)
         and status.st_ino == record.inode
@@ -242,7 +251,7 @@ def pieces(climber: Climber, path: str, record: Record) -> Iterator[bytes]:
                 raise Changed(path)
             left -= len(piece)
             yield piece
-        if not _still(fd, record):
+        if not _still(climber, path, fd, record):
             raise Changed(path)
     finally:
         os.close(fd)

@@ -32,8 +32,16 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from sandbox_image.runner import stop_lines
-from shared.executor.port import Executor, ExecutorFailed, ExecutorHealth, FailureKind, LanguageHealth, LayerHealth
+from shared.executor.port import (
+    Executor,
+    ExecutorFailed,
+    ExecutorHealth,
+    FailureKind,
+    LanguageHealth,
+    LayerHealth,
+    Output,
+)
+from shared.executor.turns import Turns, stopped
 from shared.executor.wire import RunAnswer, RunRequest, WireError
 from shared.store.ports import ObjectMissing, Objects, StoreUnavailable
 
@@ -109,7 +117,7 @@ class LambdaExecutor(Executor):
         self._capacity = capacity
         self._spare_ms = spare_ms
         self._required = required
-        self._places = threading.BoundedSemaphore(capacity)
+        self._turns = Turns(capacity)
         self._lock = threading.Lock()
         self._calls: dict[str, _Call] = {}
         self._taken: dict[str, None] = {}
@@ -117,23 +125,22 @@ class LambdaExecutor(Executor):
         self._health: tuple[float, dict[str, Any] | ExecutorFailed] | None = None
         self._closed = False
 
-    def run(self, request: RunRequest) -> RunAnswer:
+    def run(self, request: RunRequest, output: Output | None = None) -> RunAnswer:
         """See Executor.run."""
         patience_s = (request.limits.wall_ms + self._spare_ms) / 1000
         call = self._claim(request)
         try:
-            if not self._places.acquire(timeout=patience_s):
-                raise ExecutorFailed("throttled", "every place is taken", retry_after=1)
-            try:
-                if not call.over.is_set():
-                    message = self._invoked(request, call, patience_s)
-                    if message is not None:
-                        return message
-            finally:
-                self._places.release()
+            with self._turns.turn(call.over.is_set, patience_s) as mine:
+                answer = self._invoked(request, call, patience_s) if mine else None
+            if answer is not None:
+                if output is not None:
+                    _tell(output, answer, request)
+                return answer
             if call.closed:
                 raise ExecutorFailed("unavailable", "the executor is closed")
-            return _stopped(request)
+            if not call.cancelled:
+                raise ExecutorFailed("throttled", "every place is taken", retry_after=1)
+            return stopped(request)
         finally:
             with self._lock:
                 self._calls.pop(request.run_id, None)
@@ -145,6 +152,7 @@ class LambdaExecutor(Executor):
         if call is not None:
             call.cancelled = True
             call.over.set()
+            self._turns.look()
 
     def health(self) -> ExecutorHealth:
         """See Executor.health: the probes of an environment that is nobody's, asked for every five minutes at most.
@@ -189,6 +197,7 @@ class LambdaExecutor(Executor):
         for call in calls:
             call.closed = True
             call.over.set()
+        self._turns.look()
 
     def _claim(self, request: RunRequest) -> _Call:
         """A run id is invoked once in the life of this adapter."""
@@ -390,14 +399,19 @@ def _refused(error: ClientError) -> ExecutorFailed:
     return ExecutorFailed("broken" if unknown else "unavailable", code[:100])
 
 
+def _tell(output: Output, answer: RunAnswer, request: RunRequest) -> None:
+    """Tell the whole of stdout once. It is not judged yet: what is no text, or too long for one, is not told."""
+    if not answer.stdout or len(answer.stdout) > 3 * request.limits.stdout_bytes:
+        return
+    try:
+        answer.stdout.encode("utf-8")
+    except UnicodeEncodeError:
+        return
+    output("stdout", answer.stdout)
+
+
 def _kind(said: object) -> FailureKind:
     return "unavailable" if said == "unavailable" else "timeout" if said == "timeout" else "broken"
-
-
-def _stopped(request: RunRequest) -> RunAnswer:
-    """The answer of a run that was given up: nothing of it is known, so nothing is kept."""
-    lines = "".join(f"{line}\n" for line in stop_lines.lines("stopped", 9, request.limits))
-    return RunAnswer(run_id=request.run_id, phase="run", code=None, signal=9, reason="stopped", stdout="", stderr=lines)
 
 
 def _is_health(said: Any) -> bool:

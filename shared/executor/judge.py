@@ -46,6 +46,7 @@ def judge(answer: RunAnswer, request: RunRequest, written: Callable[[str], int |
     if len(gone) != len(answer.deleted) or not gone <= before.keys():
         raise BrokenAnswer("a deleted path that was not there")
     _judge_entries(answer, request)
+    _judge_changed(answer, request)
     _judge_tree(answer, request, before, gone)
     _judge_places(answer, request, before, written)
     total = sum(entry.size for path, entry in before.items() if path not in gone)
@@ -86,6 +87,20 @@ def _judge_numbers(answer: RunAnswer) -> None:
     counts = (answer.wall_ms, answer.cpu_ms, answer.peak_memory, answer.restore_ms, answer.collect_ms)
     if not all(0 <= count <= _MAX_COUNT for count in counts):
         raise BrokenAnswer("a time or size out of range")
+
+
+def _judge_changed(answer: RunAnswer, request: RunRequest) -> None:
+    """The files that changed while they were read: none of them is kept, and there are no more than entries."""
+    limits = request.limits
+    if len(answer.changed) > max(limits.workspace_entries, len(request.manifest)):
+        raise BrokenAnswer("changed list above its limit")
+    for path in answer.changed:
+        why = program_refusal(path, max_bytes=limits.path_bytes, max_depth=limits.path_depth, max_name=_MAX_NAME)
+        if why is not None:
+            raise BrokenAnswer(f"a changed path {why}")
+    changed = set(answer.changed)
+    if len(changed) != len(answer.changed) or not changed.isdisjoint(entry.path for entry in answer.changes):
+        raise BrokenAnswer("a changed path twice, or one that is kept")
 
 
 def _judge_entries(answer: RunAnswer, request: RunRequest) -> None:

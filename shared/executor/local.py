@@ -6,16 +6,15 @@ next run starts another; a run is never sent twice.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
-from collections import deque
-from collections.abc import Iterator
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from shared.executor.port import Executor, ExecutorFailed, ExecutorHealth, LanguageHealth, LayerHealth
+from shared.executor.port import Executor, ExecutorFailed, ExecutorHealth, LanguageHealth, LayerHealth, Output
+from shared.executor.turns import Turns, stopped
 from shared.executor.warm import Process, Waiting
 from shared.executor.wire import RunAnswer, RunRequest, WireError
 from shared.store.ports import Objects
@@ -67,22 +66,22 @@ class LocalExecutor(Executor):
         self._asked: set[str] = set()
         self._process: Process | None = None
         self._closed = False
-        self._turns = _Turns(self._capacity)
+        self._turns = Turns(self._capacity)
 
-    def run(self, request: RunRequest) -> RunAnswer:
+    def run(self, request: RunRequest, output: Output | None = None) -> RunAnswer:
         """See Executor.run."""
         with self._lock:
             self._inside[request.run_id] = None
         try:
-            with self._turns.turn():
-                return self._run(request)
+            with self._turns.turn(lambda: request.run_id in self._asked) as mine:
+                return self._run(request, output) if mine else stopped(request)
         finally:
             with self._lock:
                 self._inside.pop(request.run_id, None)
                 self._asked.discard(request.run_id)
 
-    def _run(self, request: RunRequest) -> RunAnswer:
-        granted = self._granted(request)
+    def _run(self, request: RunRequest, output: Output | None) -> RunAnswer:
+        granted = replace(self._granted(request), live=output is not None)
         process = self._ready()
         if why := self._refusal(process.started):
             raise ExecutorFailed("unavailable", why)
@@ -100,12 +99,12 @@ class LocalExecutor(Executor):
                 asked = request.run_id in self._asked
             if asked:
                 process.tell({"op": "cancel", "run_id": request.run_id})
-            return self._answer(process, waiting, request)
+            return self._answer(process, waiting, request, output)
         finally:
             process.forget(request.run_id)
 
     def cancel(self, run_id: str) -> None:
-        """See Executor.cancel. A run that waits for its turn is stopped as soon as it begins."""
+        """See Executor.cancel. A run that waits for its turn waits no longer."""
         with self._lock:
             if run_id not in self._inside:
                 return
@@ -113,6 +112,8 @@ class LocalExecutor(Executor):
             self._asked.add(run_id)
         if process is not None:
             process.tell({"op": "cancel", "run_id": run_id})
+        else:
+            self._turns.look()
 
     def health(self) -> ExecutorHealth:
         """See Executor.health."""
@@ -189,9 +190,9 @@ class LocalExecutor(Executor):
         writes = tuple((key, self._objects.grant_write(key, seconds=seconds).url) for key, _ in request.writes)
         return replace(request, reads=reads, writes=writes)
 
-    def _answer(self, process: Process, waiting: Waiting, request: RunRequest) -> RunAnswer:
+    def _answer(self, process: Process, waiting: Waiting, request: RunRequest, output: Output | None) -> RunAnswer:
         """Wait for the answer and read it. What is no answer is "broken"; its content is judged elsewhere."""
-        if not waiting.done.wait((request.limits.wall_ms + self._spare_ms) / 1000):
+        if not self._heard(process, waiting, request, output):
             process.tell({"op": "cancel", "run_id": request.run_id})
             if not waiting.done.wait(self._stuck_s):
                 if process.health(self._stuck_s) is None:
@@ -210,6 +211,26 @@ class LocalExecutor(Executor):
             raise ExecutorFailed("broken", "the answer is of another run")
         return answer
 
+    def _heard(self, process: Process, waiting: Waiting, request: RunRequest, output: Output | None) -> bool:
+        """Wait for the end of a run and tell its output meanwhile; False where its time has passed before."""
+        until = time.monotonic() + (request.limits.wall_ms + self._spare_ms) / 1000
+        if output is None or waiting.pending is None:
+            return waiting.done.wait(until - time.monotonic())
+        try:
+            while not waiting.done.is_set():
+                left = until - time.monotonic()
+                if left <= 0:
+                    return False
+                waiting.news.wait(left)
+                waiting.news.clear()
+                waiting.pending.give(output)
+            # What came between the last look and the end.
+            waiting.pending.give(output)
+        except BaseException:
+            process.tell({"op": "cancel", "run_id": request.run_id})
+            raise
+        return True
+
 
 def _is_health(health: object) -> bool:
     """Whether an executor's word on itself has the shape that is relied on."""
@@ -220,39 +241,3 @@ def _is_health(health: object) -> bool:
         isinstance(table, dict) and all(isinstance(row, dict) and members <= row.keys() for row in table.values())
         for table, members in tables
     )
-
-
-class _Turns:
-    """At most `places` at once, in order of arrival."""
-
-    def __init__(self, places: int) -> None:
-        self._free = places
-        self._places = places
-        self._queue: deque[threading.Event] = deque()
-        self._lock = threading.Lock()
-
-    @property
-    def running(self) -> int:
-        """How many have a turn."""
-        return self._places - self._free
-
-    @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
-        """Wait for a turn and have it."""
-        with self._lock:
-            mine = None
-            if self._free:
-                self._free -= 1
-            else:
-                mine = threading.Event()
-                self._queue.append(mine)
-        if mine is not None:
-            mine.wait()
-        try:
-            yield
-        finally:
-            with self._lock:
-                if self._queue:
-                    self._queue.popleft().set()
-                else:
-                    self._free += 1

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from shared.executor.wire import RunAnswer, RunRequest
 
 FailureKind = Literal["unavailable", "throttled", "broken", "timeout"]
+Output = Callable[[Literal["stdout", "stderr"], str], None]
+"""Takes a piece of what a program prints, of one stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,21 @@ class ExecutorFailed(Exception):
 class Executor(Protocol):
     """Runs programs. Thread-safe."""
 
-    def run(self, request: RunRequest) -> RunAnswer:
+    def run(self, request: RunRequest, output: Output | None = None) -> RunAnswer:
         """Run one program, blocking. The adapter adds the grants for `request.reads` and `request.writes`.
 
         `request.reads` arrives with keys and empty grants, `request.writes` likewise. Never retried.
-        Errors: ExecutorFailed.
+
+        `output` is told what the program prints: on one machine as it comes, in the thread that calls, in order for
+        each stream; on AWS once, at the run's end, all of stdout. Of each stream at most its `*_bytes` are told, as
+        text that splits no character; while a stream is not cut, the answer's text begins with what was told of it.
+        A taker that is too slow misses the rest of the run. It must not raise: what it raises ends the run.
+
+        What the answer says of special files: a FIFO is in `changes` as kind "fifo"; a socket, a device or a mount
+        point as kind "other" (their bytes are never read). Neither is in `lost`, unless a limit or a folder above it
+        that is not kept has put it there. `lost` names at most 100 paths, and its last row counts those that are
+        left out. `changed` has every path whose file was not the same while it was read; each was lost, so it may
+        stand beyond the rows of `lost`. Errors: ExecutorFailed.
         """
 
     def cancel(self, run_id: str) -> None:

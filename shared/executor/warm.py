@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_image.runner.frames import FrameError, encode, receive
+from shared.executor.live import Pending
 from shared.executor.port import ExecutorFailed
 from shared.executor.wire import RunRequest
 
@@ -22,10 +23,17 @@ _END_S = 5.0
 
 @dataclass(slots=True)
 class Waiting:
-    """A run whose answer has not come."""
+    """A run whose answer has not come. `news` is set when there is output to take or it is done."""
 
     done: threading.Event = field(default_factory=threading.Event)
+    news: threading.Event = field(default_factory=threading.Event)
     answer: dict[str, Any] | None = None
+    pending: Pending | None = None
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self.done.set()
+        self.news.set()
 
 
 class Process:
@@ -69,7 +77,7 @@ class Process:
             frame = encode({"op": "run", "request": request.to_json()})
         except FrameError as error:
             raise ExecutorFailed("unavailable", str(error)) from error
-        waiting = Waiting()
+        waiting = Waiting(pending=Pending(request.limits) if request.live else None)
         with self._lock:
             if self.dead.is_set():
                 return None
@@ -113,6 +121,9 @@ class Process:
         try:
             while (message := receive(self._sock)) is not None:
                 run_id = message.get("run_id")
+                if message.get("op") == "output":
+                    self._output(run_id, message)
+                    continue
                 with self._lock:
                     if "health" in message:
                         waiting: Waiting | None = self._health
@@ -120,7 +131,7 @@ class Process:
                         waiting = self._waiting.pop(run_id, None) if isinstance(run_id, str) else None
                 if waiting is not None:
                     waiting.answer = message
-                    waiting.done.set()
+                    waiting.end()
         except (OSError, FrameError):
             pass
         with self._lock:
@@ -128,9 +139,17 @@ class Process:
             left, self._waiting = list(self._waiting.values()), {}
             left.append(self._health)
         for waiting in left:
-            waiting.done.set()
+            waiting.end()
         self.end()
         self._sock.close()
+
+    def _output(self, run_id: object, frame: dict[str, Any]) -> None:
+        """A piece of a run's output; of a run that is not known, or did not ask for it, it is dropped."""
+        with self._lock:
+            waiting = self._waiting.get(run_id) if isinstance(run_id, str) else None
+        if waiting is not None and waiting.pending is not None:
+            waiting.pending.put(frame)
+            waiting.news.set()
 
 
 def _environment() -> dict[str, str]:

@@ -9,6 +9,8 @@ Names are text with `surrogateescape`: a byte that is not UTF-8 is a lone surrog
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
@@ -32,6 +34,11 @@ Reason = Literal[
 REASONS: frozenset[str] = frozenset(get_args(Reason))
 
 
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+ENV_BYTES = 64 << 10
+"""What all variables of a program may take together. The kernel takes 128 KiB of a single one."""
+
+
 class WireError(ValueError):
     """The JSON is not of the shape; the text names the member."""
 
@@ -40,6 +47,21 @@ def _typed(value: object, kind: type, name: str) -> Any:
     if type(value) is not kind:
         raise WireError(f"{name} is not {kind.__name__}")
     return value
+
+
+def env_refusal(env: Mapping[str, str]) -> str | None:
+    """Why these cannot be the variables of a program, in words that hold none of them; None when they can."""
+    size = 0
+    for name, value in env.items():
+        if _ENV_NAME.fullmatch(name) is None:
+            return "a variable's name is not of letters, digits and _"
+        if "\0" in value:
+            return "a variable's value has a NUL"
+        try:
+            size += len(name) + len(value.encode("utf-8")) + 2
+        except UnicodeEncodeError:
+            return "a variable's value is no text"
+    return None if size <= ENV_BYTES else f"the variables take more than {ENV_BYTES} bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +135,8 @@ class RunRequest:
     a pack above `inline_bytes`. A grant is `file:` + an absolute path on one machine, or an `https:` address.
     `repack` asks for the bytes of every small file in the answer, changed or not (compaction). `tenant` names who may
     share an environment with this run, for an adapter whose executor keeps tenants apart: at most 64 of
-    `[A-Za-z0-9_-]`, and no part of the JSON.
+    `[A-Za-z0-9_-]`, and no part of the JSON. `env` are variables of the program and its compiler alone, over those
+    that they have anyway; they may be secrets. `live` asks for the output while it comes; an adapter sets it.
     """
 
     run_id: str
@@ -127,6 +150,8 @@ class RunRequest:
     writes: tuple[tuple[str, str], ...] = ()
     repack: bool = False
     tenant: str = ""
+    env: dict[str, str] = field(default_factory=dict, repr=False)
+    live: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The request as JSON."""
@@ -141,12 +166,17 @@ class RunRequest:
             "reads": self.reads,
             "writes": [list(pair) for pair in self.writes],
             "repack": self.repack,
+            "env": self.env,
+            "live": self.live,
         }
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> RunRequest:
-        """Read a request. Raises WireError."""
+        """Read a request; `env` and `live` may be absent. Raises WireError."""
         try:
+            env = {name: _typed(value, str, "env") for name, value in _typed(data.get("env", {}), dict, "env").items()}
+            if why := env_refusal(env):
+                raise WireError(why)
             return cls(
                 run_id=_typed(data["run_id"], str, "run_id"),
                 workspace=_typed(data["workspace"], str, "workspace"),
@@ -158,7 +188,11 @@ class RunRequest:
                 reads={str(k): _typed(v, str, "reads") for k, v in data["reads"].items()},
                 writes=tuple((_typed(k, str, "writes"), _typed(u, str, "writes")) for k, u in data["writes"]),
                 repack=_typed(data["repack"], bool, "repack"),
+                env=env,
+                live=_typed(data.get("live", False), bool, "live"),
             )
+        except WireError:
+            raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WireError(f"request: {type(error).__name__}") from error
 
@@ -170,7 +204,8 @@ class RunAnswer:
     `code` is the exit code, None when a signal ended it; `signal` the number or None. `reason` says which limit
     stopped it. `stdout` and `stderr` are decoded text, head and tail kept when cut (`*_cut`). `changes` are the
     entries that are new or differ (and, with `repack`, every small file); `deleted` the paths that are gone; `lost` are
-    (path, why) of entries that cannot be kept. `pack` holds the bytes of the small changed files, Base64 on the wire.
+    (path, why) of entries that cannot be kept, `changed` the paths among them whose file was not the same while it was
+    read. `pack` holds the bytes of the small changed files, Base64 on the wire.
     `restored_ms`, `run_ms`, `collect_ms`: time by phase.
     """
 
@@ -186,6 +221,7 @@ class RunAnswer:
     changes: tuple[Entry, ...] = ()
     deleted: tuple[str, ...] = ()
     lost: tuple[tuple[str, str], ...] = ()
+    changed: tuple[str, ...] = ()
     pack: bytes = b""
     wall_ms: int = 0
     cpu_ms: int = 0
@@ -201,6 +237,7 @@ class RunAnswer:
         data["changes"] = [entry.row() for entry in self.changes]
         data["deleted"] = list(self.deleted)
         data["lost"] = [list(pair) for pair in self.lost]
+        data["changed"] = list(self.changed)
         data["pack"] = base64.b64encode(self.pack).decode("ascii")
         return data
 
@@ -240,6 +277,7 @@ class RunAnswer:
             changes=tuple(Entry.of(entry) for entry in _typed(row["changes"], list, "changes")),
             deleted=tuple(_typed(path, str, "deleted") for path in _typed(row["deleted"], list, "deleted")),
             lost=tuple((pair[0], pair[1]) for pair in lost),
+            changed=tuple(_typed(path, str, "changed") for path in _typed(row["changed"], list, "changed")),
             pack=pack,
             **{
                 name: _typed(row[name], int, name)

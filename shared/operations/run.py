@@ -5,20 +5,13 @@ Either the whole next version of the workspace is committed together with the ru
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast
 
 from shared.domain import session as rules
-from shared.domain.ids import short_id
-from shared.domain.manifest import Entry, Manifest
-from shared.domain.merge import Merged, merge
+from shared.domain.manifest import Manifest
+from shared.domain.merge import Merged
 from shared.errors import Code, Failure
-from shared.executor import wire
-from shared.executor.judge import BrokenAnswer, judge
-from shared.executor.port import ExecutorFailed
 from shared.identity import Caller
 from shared.operations import names, workspace
 from shared.operations.base import Cancel
@@ -28,16 +21,9 @@ from shared.operations.exec_models import RunInput, RunOutput
 from shared.operations.inputs import Inputs, bring, resolve
 from shared.operations.room import Room
 from shared.operations.run_answer import run_output
+from shared.operations.step import Program, beyond, execute, keep
 from shared.operations.workspace import Opened
 from shared.store.ports import Action, Conflict, Item, PutIf, PutNew
-
-_LOG = logging.getLogger("workroom.run")
-_FAILED = {
-    "unavailable": Code.EXECUTOR_UNAVAILABLE,
-    "throttled": Code.RATE_LIMITED,
-    "broken": Code.EXECUTOR_BROKEN,
-    "timeout": Code.EXECUTOR_TIMEOUT,
-}
 
 
 def perform(
@@ -83,13 +69,18 @@ def _perform(
         base, notes = bring(room, opened, stored.without_kind("other"), inputs)
         counted.brought(base)
         asked = data.timeout or room.limits.run_ms
-        request = _request(room, opened, caller, data, base, budget.run_ms(asked))
-        answer = _execute(room, request, cancel, budget)
+        program = Program(
+            lang=data.lang,
+            code=data.code,
+            args=tuple(data.args),
+            wall_ms=budget.run_ms(asked),
+            tenant=names.tenant(room.secret, room.isolation, caller, data.user_id, opened.session),
+        )
+        answer = execute(room, opened, base, program, cancel, budget)
         counted.answered(answer)
-        merged = merge(base, _kept_bytes(room, opened, answer), answer.deleted)
-        merged, more = _within(room, base, merged)
-        if request.limits.wall_ms < asked and (data.timeout is not None or answer.reason == "time"):
-            more = [*more, _shortened(room, request.limits.wall_ms, asked)]
+        merged, more = _within(room, base, keep(room, opened, base, answer).merged)
+        if program.wall_ms < asked and (data.timeout is not None or answer.reason == "time"):
+            more = [*more, _shortened(room, program.wall_ms, asked)]
         output = run_output(room, opened.session, answer, merged, [*inputs.notes, *notes], more)
         also = closing(output)
         if room.clock() - begun > workspace.grace_ms(room):
@@ -173,15 +164,9 @@ def _held(room: Room, opened: Opened, made: Sequence[Item]) -> Iterator[None]:
 
 
 def _within(room: Room, base: Manifest, merged: Merged) -> tuple[Merged, list[str]]:
-    """What was merged, if it is within the limits of a workspace; else nothing of it, and a line that says so.
-
-    A sound executor stops a program at the limits; names and read-only files that were put back come on top.
-    """
-    new = merged.manifest
-    if new is base:
-        return merged, []
-    above = workspace.excess(room.limits, entries=len(new), size=new.size, names=new.names)
-    if above is None or (len(new) <= len(base) and new.size <= base.size and new.names <= base.names):
+    """What was merged, if it is within the limits of a workspace; else nothing of it, and a line that says so."""
+    above = beyond(room.limits, base, merged.manifest)
+    if above is None:
         return merged, []
     return Merged(base), [f"workroom: no change was kept: the workspace would hold more than {above}"]
 
@@ -196,82 +181,3 @@ def _commit(room: Room, opened: Opened, manifest: Manifest | None, also: Sequenc
         ) from None
     except Conflict:
         raise Failure(Code.IN_PROGRESS) from None
-
-
-def _request(
-    room: Room, opened: Opened, caller: Caller, data: RunInput, base: Manifest, wall_ms: int
-) -> wire.RunRequest:
-    limits = room.limits
-    packs = {entry.blob for entry in base if entry.kind == "file" and 0 < entry.size <= limits.small_file_bytes}
-    return wire.RunRequest(
-        run_id=short_id(os.urandom),
-        workspace=names.workspace(opened.project, opened.session),
-        lang=data.lang,
-        code=data.code,
-        args=tuple(data.args),
-        limits=wire.RunLimits(
-            wall_ms=wall_ms,
-            **{name: getattr(limits, name) for name in wire.RunLimits.__slots__ if name != "wall_ms"},
-        ),
-        manifest=tuple(_sent(entry) for entry in base),
-        reads=dict.fromkeys(base.blobs, ""),
-        writes=tuple((workspace.new_key(opened), "") for _ in range(limits.write_grants)),
-        repack=len(packs) > limits.packs,
-        tenant=names.tenant(room.secret, room.isolation, caller, data.user_id, opened.session),
-    )
-
-
-def _sent(entry: Entry) -> wire.Entry:
-    return wire.Entry(
-        entry.path, cast("wire.Kind", entry.kind), entry.mode, entry.size, entry.mtime_ns,
-        entry.sha256, entry.target, entry.blob, entry.offset, entry.read_only,
-    )  # fmt: skip
-
-
-def _execute(room: Room, request: wire.RunRequest, cancel: Cancel, budget: Budget) -> wire.RunAnswer:
-    """Run it once, never again, and judge the answer."""
-
-    def stop() -> None:
-        room.executor.cancel(request.run_id)
-
-    cancel.bind(stop)
-    if cancel.requested:
-        raise Failure(Code.CANCELLED)
-    try:
-        with budget.enforced(stop):
-            answer = room.executor.run(request)
-        judge(answer, request, lambda key: info.size if (info := room.objects.head(key)) else None)
-    except ExecutorFailed as error:
-        # Its words may be a program's: only the kind is logged.
-        _LOG.error("run %s: the executor failed: %s", request.run_id, error.kind)
-        raise Failure(_FAILED[error.kind], retry_after=error.retry_after) from error
-    except BrokenAnswer as error:
-        _LOG.error("run %s: its answer was refused: %s", request.run_id, error)
-        raise Failure(Code.EXECUTOR_BROKEN) from error
-    if answer.reason == "stopped":
-        late = Code.EXECUTOR_TIMEOUT if budget.over else Code.EXECUTOR_BROKEN
-        raise Failure(Code.CANCELLED if cancel.requested else late)
-    return answer
-
-
-def _kept_bytes(room: Room, opened: Opened, answer: wire.RunAnswer) -> list[Entry]:
-    """The changed entries, their bytes stored: the inline pack becomes one object."""
-    inline = any(entry.kind == "file" and entry.size and not entry.blob for entry in answer.changes)
-    pack = workspace.put_object(room, opened, answer.pack) if inline else ""
-    now = room.clock()
-    return [
-        Entry(
-            entry.path,
-            entry.kind,
-            entry.mode,
-            entry.size,
-            entry.mtime_ns,
-            entry.sha256,
-            entry.target,
-            blob=(entry.blob or pack) if entry.size else "",
-            offset=entry.offset if entry.size else 0,
-            stored_ms=now,
-            origin="run",
-        )
-        for entry in answer.changes
-    ]

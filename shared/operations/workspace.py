@@ -11,7 +11,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shared.domain import session as rules
 from shared.domain.ids import is_short_id, short_id
@@ -49,13 +49,16 @@ def find(room: Room, project: str, session: str) -> Opened | None:
     """The live session of that id in this project, or None: unknown, foreign, expired and malformed are the same."""
     if not is_short_id(session):
         return None
+    opened = at(room, project, session)
+    if opened is None or not rules.live(opened.head, room.clock(), room.limits.session_ms):
+        return None
+    return opened
+
+
+def at(room: Room, project: str, session: str) -> Opened | None:
+    """The session as its head item says, or None where there is none. Neither its id nor its lifetime is looked at."""
     item = room.state.get(names.session(project, session), names.HEAD)
-    if item is None:
-        return None
-    head = Head.of(item.attributes)
-    if not rules.live(head, room.clock(), room.limits.session_ms):
-        return None
-    return Opened(project, session, item.version, head)
+    return None if item is None else Opened(project, session, item.version, Head.of(item.attributes))
 
 
 def need(room: Room, project: str, session: str) -> Opened:
@@ -174,8 +177,12 @@ def lock(
     session: str,
     gone: Callable[[], bool] = lambda: False,
     most_ms: int | None = None,
+    need: Callable[[Room, str, str], Opened] = need,
 ) -> Opened:
-    """Lock a live session, waiting while another run holds it, as `waited`. Errors: 404; 409 busy; 499."""
+    """Lock a session, waiting while another run holds it, as `waited`. Errors: 404; 409 busy; 499; those of `need`.
+
+    `need` reads it at each attempt and raises where it may not be locked, by default where no live one is there.
+    """
 
     def attempt() -> Opened | None:
         opened = need(room, project, session)
@@ -227,12 +234,27 @@ def abandon(room: Room, opened: Opened, rows: Sequence[Item]) -> None:
 def commit_run(room: Room, opened: Opened, manifest: Manifest | None, also: Sequence[Action] = ()) -> None:
     """Commit a run's version and unlock, in one transaction with `also`. None keeps the manifest as it is.
 
-    Errors: Fenced, when the lock was lost meanwhile; Conflict, when one of `also` lost.
+    Errors: as `swap_manifest`.
     """
-    inline, pointer = (opened.head.inline, opened.head.pointer) if manifest is None else place(room, opened, manifest)
+    where = (opened.head.inline, opened.head.pointer) if manifest is None else place(room, opened, manifest)
+    swap_manifest(room, opened, where, also)
+
+
+def swap_manifest(room: Room, opened: Opened, where: tuple[str, str], also: Sequence[Action] = ()) -> None:
+    """Make a manifest that `place` has stored the session's and unlock it, in one transaction with `also`.
+
+    It may be called again with the same `where` after a Conflict. A session that is not stored yet is created.
+    Errors: Fenced, when the lock was lost meanwhile; Conflict, when one of `also` lost: the index of each loss is its
+    place in `also`, and a negative one is the session's own row, which is there already.
+    """
+    inline, pointer = where
     if opened.version == 0:
         head = Head(created=opened.head.created, used=room.clock(), inline=inline, pointer=pointer)
-        room.state.transact([*creation(opened, head), *also])
+        rows = creation(opened, head)
+        try:
+            room.state.transact([*rows, *also])
+        except Conflict as conflict:
+            raise _shifted(conflict, len(rows)) from None
         return
     fence = opened.head.fence
     _swap(room, opened, lambda head: rules.commit(head, fence, room.clock(), inline=inline, pointer=pointer), also)
@@ -247,7 +269,7 @@ def change(
 ) -> None:
     """Make the next version of an unlocked session by `edit`, waiting while a run holds it, in one transaction.
 
-    Errors: 404; 409 busy; Conflict, when one of `also` lost.
+    Errors: 404; 409 busy; Conflict, when one of `also` lost, indexed as in `swap_manifest`.
     """
 
     def attempt() -> Opened | None:
@@ -262,7 +284,7 @@ def change(
             room.state.transact([_put(opened, head), *also])
         except Conflict as conflict:
             if any(loss.index != 0 for loss in conflict.losses):
-                raise
+                raise _shifted(conflict, 1) from None
             return None
         return opened
 
@@ -284,7 +306,12 @@ def _swap(room: Room, opened: Opened, step: Callable[[Head], Head], also: Sequen
             room.state.transact([PutIf(opened.partition, names.HEAD, item.version, head.attributes()), *also])
         except Conflict as conflict:
             if any(loss.index != 0 for loss in conflict.losses):
-                raise
+                raise _shifted(conflict, 1) from None
             item = conflict.losses[0].current
         else:
             return
+
+
+def _shifted(conflict: Conflict, own: int) -> Conflict:
+    """The same losses, counted from behind the `own` first actions."""
+    return Conflict([replace(loss, index=loss.index - own) for loss in conflict.losses])

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from functions.environment import HERE
+from shared.executor.port import Output
 from shared.executor.wire import RunAnswer, RunRequest
 from shared.identity import Caller
 from shared.limits import Limits
@@ -48,7 +49,7 @@ class Context:
 class Running(Scripted):
     """The scripted executor, that runs a program of plain Python too: as the samples have it."""
 
-    def run(self, request: RunRequest) -> RunAnswer:
+    def run(self, request: RunRequest, output: Output | None = None) -> RunAnswer:
         if not request.code.lstrip().startswith("{"):
             command = [sys.executable, "-I", "-c", request.code, *request.args]
             ran = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)

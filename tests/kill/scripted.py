@@ -10,7 +10,7 @@ import json
 from dataclasses import replace
 
 from shared.executor import filegrant
-from shared.executor.port import ExecutorHealth
+from shared.executor.port import ExecutorHealth, Output
 from shared.executor.wire import Entry, RunAnswer, RunRequest
 from shared.store.ports import Objects
 
@@ -21,7 +21,7 @@ class ScriptedExecutor:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
-    def run(self, request: RunRequest) -> RunAnswer:
+    def run(self, request: RunRequest, output: Output | None = None) -> RunAnswer:
         """Do what the program says."""
         entries = {entry.path: entry for entry in request.manifest}
         contents: dict[str, bytes] = {}

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from shared.executor.port import ExecutorFailed, ExecutorHealth, LanguageHealth, LayerHealth
+from shared.executor.port import ExecutorFailed, ExecutorHealth, LanguageHealth, LayerHealth, Output
 from shared.executor.wire import Entry, RunAnswer, RunRequest
 
 
@@ -28,7 +28,7 @@ class Scripted:
         self.begun = threading.Semaphore(0)
         self._lock = threading.Lock()
 
-    def run(self, request: RunRequest) -> RunAnswer:
+    def run(self, request: RunRequest, output: Output | None = None) -> RunAnswer:
         with self._lock:
             self.started += 1
             self.wall_ms = request.limits.wall_ms
