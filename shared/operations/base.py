@@ -10,11 +10,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Literal, Self, TypeVar, cast
 
 from pydantic import (
     BaseModel,
     ConfigDict,
+    PrivateAttr,
     RootModel,
     SerializerFunctionWrapHandler,
     ValidationError,
@@ -32,6 +33,27 @@ class Model(BaseModel):
     """A published shape: strict types, immutable. Members that it does not know are ignored or refused by the door."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+
+
+class Raw(Model):
+    """An input whose members its operation reads by itself, because its contract says more of a wrong one.
+
+    The declared members are what is published. Declare the operation with `reader=<Model>.read`.
+    """
+
+    _sent: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def read(cls, data: dict[str, Any]) -> Self:
+        """The input as it was sent: no member is looked at."""
+        sent = {name: data[name] for name in cls.model_fields if name in data}
+        made = cast("Self", cls.model_construct(**sent))
+        made._sent.update(data)
+        return made
+
+    def sent(self, *besides: str) -> dict[str, Any]:
+        """The members as they were sent, in their order, without those that the address names."""
+        return {name: value for name, value in self._sent.items() if name not in besides}
 
 
 class Sparse(Model):

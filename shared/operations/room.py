@@ -17,6 +17,8 @@ from shared.errors import Code, Failure
 from shared.executor.port import Executor
 from shared.identity import Caller
 from shared.limits import Limits
+from shared.operations.agents.engine import EngineTable
+from shared.operations.agents.program import PROGRAMS
 from shared.operations.lease import Heart
 from shared.store.ports import Grant, Objects, State
 
@@ -147,6 +149,50 @@ class Bells:
             news()
 
 
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """A Turn that this process runs: what stops its programs, and whether it is over."""
+
+    stop: Callable[[], None]
+    over: threading.Event = field(default_factory=threading.Event)
+
+
+class Hands:
+    """The Turns that this process runs, by id. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[str, Hand] = {}
+
+    @contextmanager
+    def hold(self, turn: str, stop: Callable[[], None]) -> Iterator[None]:
+        """Hold a Turn while the block runs."""
+        hand = Hand(stop)
+        with self._lock:
+            self._held[turn] = hand
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._held[turn]
+            hand.over.set()
+
+    def stop(self, turn: str) -> Hand | None:
+        """Stop what a Turn runs; its hand, or None where this process does not hold it."""
+        with self._lock:
+            hand = self._held.get(turn)
+        if hand is not None:
+            hand.stop()
+        return hand
+
+    def stop_all(self) -> None:
+        """Stop what every Turn runs: the process ends."""
+        with self._lock:
+            held = tuple(self._held.values())
+        for hand in held:
+            hand.stop()
+
+
 class Manifests:
     """Decoded manifests by the text or the object that holds them: neither ever changes, so neither do these.
 
@@ -190,7 +236,8 @@ class Room:
     those that wait for one session hold up no other; with a `queue` a worker elsewhere runs it. `active` are the
     partitions of the records whose runs this process has in hand. `isolation` is the scope of an executor's tenants,
     `jwt` admits tokens beside keys. `bells` wakes the readers of event streams of this
-    process.
+    process, `hands` are the Turns that it runs. `engines` run them, and
+    `default_model` names that of an agent without a model.
     """
 
     state: State
@@ -214,3 +261,6 @@ class Room:
     metrics: RunMetrics = field(default_factory=Silence)
     jwt: JwtVerifier | None = None
     bells: Bells = field(default_factory=Bells)
+    hands: Hands = field(default_factory=Hands)
+    engines: EngineTable = PROGRAMS
+    default_model: str | None = None

@@ -29,7 +29,8 @@ class InitialFile:
     path: str
     size: int
     sha256: str
-    blob: str
+    blob: str = ""
+    offset: int = 0
     file_id: str = ""
 
 
@@ -46,7 +47,7 @@ class Config:
 
     def json(self) -> dict[str, Any]:
         """The part as it is stored."""
-        files = [[f.id, f.path, f.size, f.sha256, f.blob, f.file_id] for f in self.files]
+        files = [[f.id, f.path, f.size, f.sha256, f.blob, f.offset, f.file_id] for f in self.files]
         return {
             "agent": self.agent,
             "environment": self.environment,
@@ -59,7 +60,7 @@ class Config:
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Config:
         """Read what `json` gave."""
-        names = ("id", "path", "size", "sha256", "blob", "file_id")
+        names = ("id", "path", "size", "sha256", "blob", "offset", "file_id")
         return cls(
             agent=row["agent"],
             environment=row["environment"],

@@ -12,7 +12,7 @@ import json
 import os
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
 from shared.agents_errors import Fault, Refusal
 from shared.domain.agents import ids
@@ -23,7 +23,7 @@ from shared.operations.agents.requests.agent import read_agent, read_changes
 from shared.operations.agents.requests.engines import Engines
 from shared.operations.agents.requests.metadata import read_metadata
 from shared.operations.agents.requests.reading import refusal
-from shared.operations.base import Call, Model, Route, operation
+from shared.operations.base import Call, Model, Raw, Route, operation
 from shared.operations.room import Room
 from shared.store.ports import Conflict, DeleteIf, Item, ObjectMissing, PutIf, PutNew, StoreUnavailable
 
@@ -38,10 +38,8 @@ _OBJECT = WithJsonSchema({"type": ["object", "null"]})
 _ARRAY = WithJsonSchema({"type": ["array", "null"], "items": {"type": "object"}})
 
 
-class AgentMembers(Model):
+class AgentMembers(Raw):
     """The members of an agent as they were sent: they are checked together, in the contract's order."""
-
-    model_config = ConfigDict(extra="allow")
 
     model: Annotated[Any, _TEXT] = Field(None, description="Model, or engine: `program:<language>`.")
     name: Annotated[Any, _MAYBE_TEXT] = Field(None, description="Name for people; null: none.")
@@ -114,8 +112,7 @@ class SavedAgentDeleted(Model):
 
 def engines_of(room: Room) -> Engines:
     """The engines of a deployment."""
-    del room
-    return Engines()
+    return Engines(room.engines.models, room.default_model)
 
 
 def find_agent(room: Room, project: str, agent_id: str) -> Item:
@@ -130,7 +127,7 @@ def find_agent(room: Room, project: str, agent_id: str) -> Item:
 
 def look_up(room: Room, call: Call, data: dict[str, Any]) -> None:
     """The lookup that comes before the body of a request is looked at (agents.md 1.1). Errors: 404."""
-    find_agent(room, call.project, data["agent_id"])
+    find_agent(room, call.project, str(data.get("agent_id", "")))
 
 
 def saved_definition(room: Room, project: str, agent_id: str) -> dict[str, Any]:
@@ -180,9 +177,7 @@ def _shown(ident: str, row: dict[str, Any], definition: dict[str, Any]) -> Saved
 
 def _sent(data: AgentMembers) -> dict[str, Any]:
     """The members that were sent, unknown ones too."""
-    sent = data.model_dump(exclude_unset=True)
-    sent.pop("agent_id", None)
-    return sent
+    return data.sent("agent_id")
 
 
 @operation(
@@ -190,6 +185,7 @@ def _sent(data: AgentMembers) -> dict[str, Any]:
     route=Route("POST", ("/v1/agents",), contract="agents"),
     status=201,
     errors=(Code.INVALID_REQUEST,),
+    reader=AgentMembers.read,
 )
 def create_agent(room: Room, call: Call, data: AgentMembers) -> SavedAgent:
     """Save an agent that Sessions can be made of. Members that are not sent have their defaults."""
@@ -249,6 +245,8 @@ def _still(room: Room, row: Item) -> SavedAgent | None:
     "agents.update",
     route=Route("POST", ("/v1/agents/{agent_id}",), contract="agents"),
     errors=(Code.INVALID_REQUEST, Code.NOT_FOUND, Code.EXISTS),
+    lookup=look_up,
+    reader=AgentChanges.read,
 )
 def update_agent(room: Room, call: Call, data: AgentChanges) -> SavedAgent:
     """Change a saved agent. A member that is sent replaces the agent's own; Sessions that were made of it stay."""

@@ -93,7 +93,8 @@ def _found(project: str, session: str, item: Item) -> Found | None:
 class Draft:
     """A step in the making: the next head, the rows and frames of its transaction, and the time of all of it.
 
-    `now` is epoch milliseconds and never before anything that the Session told of (agents.md 11.26).
+    `now` is epoch milliseconds and never before anything that the Session told of (agents.md 11.26). `outputs` counts
+    the output items that the step makes.
     """
 
     found: Found
@@ -101,6 +102,7 @@ class Draft:
     now: int
     actions: list[Action] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=list)
+    outputs: int = 0
 
     @classmethod
     def on(cls, room: Room, found: Found) -> Draft:
