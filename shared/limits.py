@@ -58,6 +58,8 @@ class Limits:
     lock_wait_ms: int = _limit(330_000, "ms", "waiting for a session that another run holds; then 409")
     run_queue: int = _limit(256, "runs", "runs that wait or work at once; one more is 429")
     project_runs: int = _limit(128, "runs", "the same of one project, so that it cannot take every place; then 429")
+    streams: int = _limit(512, "streams", "event streams that are open at once in one process; one more is 429")
+    project_streams: int = _limit(128, "streams", "the same of one project; then 429")
     answer_ms: int = _limit(0, "ms", "one answer in all: waiting, restoring, running and storing; 0: no bound")
     answer_bytes: int = _limit(0, "bytes", "one answer, as encoded JSON: output and lists are cut; 0: no bound")
     queue_ms: int = _limit(900_000, "ms", "how long a background run waits for a worker; then it has failed")

@@ -15,6 +15,7 @@ from functions.api.addresses import served_path
 from functions.api.agents import addresses as agents_addresses
 from functions.api.agents import routes as agents_routes
 from functions.api.agents.door import AgentsDoor
+from functions.api.agents.streaming import LOCAL, Pace, Streams
 from functions.api.document import document
 from functions.api.door import Door
 from functions.api.mcp import mcp_app
@@ -42,9 +43,13 @@ def published_operations() -> list[AnyOperation]:
     return [entry for entry in operations().values() if entry.audience == "caller" and entry.route is not None]
 
 
-def create_app(room: Room, settings: Settings) -> FastAPI:
-    """The application. `app.routes` are all that is served; `app.state.workers` stops what runs when a service ends."""
+def create_app(room: Room, settings: Settings, *, pace: Pace | None = LOCAL) -> FastAPI:
+    """The application. `app.routes` are all that is served; `app.state.workers` stops what runs when a service ends.
+
+    `pace` is that of event streams; None: this door carries none, and what would be one is refused.
+    """
     workers = Workers(room.limits)
+    streams = Streams(room, workers, pace)
     start = operations()[START]
     typed = published_operations()
     app = FastAPI(
@@ -59,7 +64,7 @@ def create_app(room: Room, settings: Settings) -> FastAPI:
         assert operation.route is not None
         method, name = operation.route.method, operation.name
         if operation.route.contract == "agents":
-            handler = agents_routes.typed_handler(operation, room, workers)
+            handler = agents_routes.typed_handler(operation, room, workers, streams)
             served = agents_addresses.served_path
         else:
             handler = typed_handler(operation, start if name == "exec.run" else None, room, workers)
@@ -67,7 +72,7 @@ def create_app(room: Room, settings: Settings) -> FastAPI:
         for path in operation.route.paths:
             app.add_route(served(path), handler, methods=[method], name=name)
     made = json.dumps(document(typed, start, NAMED), ensure_ascii=False).encode()
-    handlers = _named_handlers(room, settings, workers, made)
+    handlers = _named_handlers(room, settings, workers, streams, made)
     for route in NAMED:
         for path in route.paths:
             app.add_route(path, handlers[route.name], methods=[route.method], name=route.name)
@@ -88,14 +93,16 @@ def _without_head(route: BaseRoute) -> None:
     route.methods.discard("HEAD")
 
 
-def _named_handlers(room: Room, settings: Settings, workers: Workers, made: bytes) -> Mapping[str, Any]:
+def _named_handlers(
+    room: Room, settings: Settings, workers: Workers, streams: Streams, made: bytes
+) -> Mapping[str, Any]:
     return {
         "files.upload": upload_handler(room, workers, batch=False),
         "files.upload_batch": upload_handler(room, workers, batch=True),
         "files.download": download_handler(room, workers),
         "files.download_nothing": bare_download_handler(),
         "uploads.put": grant_handler(room, workers),
-        **agents_routes.named_handlers(room, workers),
+        **agents_routes.named_handlers(room, workers, streams),
         "mcp.post": _Mounted(mcp_app(room, settings)),
         "pages.openapi": pages.document_handler(made),
         "pages.docs": pages.docs,

@@ -54,7 +54,7 @@ class Front:
     def open(self) -> None:
         """Open the room and make the application. Errors: BadSetting, StoreUnavailable, NotInstalled."""
         if self._application is None:
-            app = create_app(self._room(), self._settings())
+            app = create_app(self._room(), self._settings(), pace=None)
             self._application = Mangum(Whole(app), lifespan="off", custom_handlers=list(KINDS))
 
     def __call__(self, event: Any, context: Any) -> dict[str, Any]:

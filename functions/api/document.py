@@ -19,6 +19,7 @@ from functions.api.named import Named, Sent
 from functions.api.typed import RUN, AnyOperation
 from shared.agents_errors import Fault
 from shared.errors import Code
+from shared.operations.base import Nothing
 
 Schema = dict[str, Any]
 _REF = "#/components/schemas/{model}"
@@ -45,6 +46,13 @@ _GROUPS = {
     "files": "The files of a session.",
     "uploads": "Large uploads by grant.",
     "sources": "Source files of the project: OpenAI's Files and Uploads.",
+    "agents": "Saved agents of the project.",
+    "sessions": "Sessions of an agent.",
+    "events": "Input to a Session, and the stream of what happens in it.",
+    "turns": "The Turns of a Session.",
+    "items": "The items of a Session.",
+    "environments": "The Environments of Sessions, and their files.",
+    "artifacts": "Files that the Turns of a Session published.",
     "health": "The state of the service.",
     "mcp": "The Model Context Protocol.",
     "pages": "This document and its pages.",
@@ -165,7 +173,7 @@ class _Models:
         for operation in operations:
             if _body_members(operation):
                 wanted[operation.input, "validation"] = None
-            if operation.status != _NO_SCHEMA:
+            if operation.status != _NO_SCHEMA and operation.output is not Nothing:
                 wanted[operation.output, "serialization"] = None
         for route in named:
             for sent in route.sent.values():
@@ -215,7 +223,9 @@ def _typed(operation: AnyOperation, start: AnyOperation, models: _Models, path: 
             "content": {"application/json": {"schema": reference}},
         }
     sent: dict[int, Schema] = {}
-    if operation.status != _NO_SCHEMA:
+    if operation.output is Nothing:
+        sent[operation.status] = {"description": "It is done; the answer has no body."}
+    elif operation.status != _NO_SCHEMA:
         sent[operation.status] = _json("The answer.", models.reference(operation.output, "serialization"))
     if operation.name == RUN:
         sent[start.status] = {

@@ -25,7 +25,7 @@ from shared.store.ports import Stage
 logging.getLogger("python_multipart").propagate = False
 logging.getLogger("python_multipart").addHandler(logging.NullHandler())
 
-_HEADER_BYTES = 32_768
+HEADER_BYTES = 32_768
 _FIELDS = 100
 _FIELD_BYTES = 65_536
 _ROWS = 1_000
@@ -86,7 +86,7 @@ class Form:
                 "on_part_end": self._part_end,
                 "on_end": self._end,
             },
-            max_header_size=_HEADER_BYTES,
+            max_header_size=HEADER_BYTES,
         )
 
     @property
@@ -96,7 +96,7 @@ class Form:
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body. Also what is refused counts: no body is read for ever."""
         self._fed += len(data)
-        most = self._limits.workspace_bytes + _ROWS * _HEADER_BYTES + _FIELDS * _FIELD_BYTES
+        most = self._limits.workspace_bytes + _ROWS * HEADER_BYTES + _FIELDS * _FIELD_BYTES
         if self._fed > most:
             raise Failure(Code.TOO_LARGE, f"`body` must not be longer than {most} bytes")
         try:

@@ -109,6 +109,7 @@ _DOWNLOAD_HEADERS = {
     "ETag": "SHA-256 of the bytes, in quotes.",
     "Last-Modified": "The later of the file's own time and the time at which it was stored.",
 }
+_GRANTED = {"Location": "Where it can be read for a minute; it needs no credential and must not be sent one."}
 
 NAMED: tuple[Named, ...] = (
     Named(
@@ -168,12 +169,7 @@ NAMED: tuple[Named, ...] = (
                 media={"application/octet-stream": _BYTES},
                 headers={**_DOWNLOAD_HEADERS, "Content-Range": "Which bytes of how many."},
             ),
-            302: Sent(
-                text="The file is larger than this front door carries.",
-                headers={
-                    "Location": "Where it can be read for a minute; it needs no credential and must not be sent one."
-                },
-            ),
+            302: Sent(text="The file is larger than this front door carries.", headers=_GRANTED),
             416: Sent(text="No byte of the range exists.", headers={"Content-Range": "How many bytes there are."}),
         },
         errors=(Code.NOT_FOUND,),
@@ -269,6 +265,61 @@ NAMED: tuple[Named, ...] = (
         },
         body_text="The bytes of the part.",
         parameters={"upload_id": "Id of the upload."},
+    ),
+    Named(
+        name="events.stream",
+        method="GET",
+        paths=("/v1/agents/sessions/{session_id}/events",),
+        reason="a stream",
+        summary="Follow the events of a Session",
+        description=(
+            "Begins behind what has happened already and goes on through idle Sessions, until the Session is deleted "
+            "or its Environment could not be prepared. Nothing is told again: `Last-Event-ID` is ignored."
+        ),
+        http=(
+            "Server-sent events: `event` names the type, `data` is its JSON. A comment is sent every 15 seconds "
+            "without one. A front door that carries no stream answers 400; the service has another address for them."
+        ),
+        sent={
+            200: Sent(
+                text="The events as they happen.",
+                media={"text/event-stream": {"type": "string", "description": "Server-sent events."}},
+            )
+        },
+        errors=(Code.INVALID_REQUEST, Code.NOT_FOUND, Code.RATE_LIMITED),
+        contract="agents",
+        head=False,
+        parameters={"session_id": "Id of the Session: `sess_…`."},
+    ),
+    Named(
+        name="artifacts.content",
+        method="GET",
+        paths=("/v1/agents/sessions/{session_id}/artifacts/{artifact_id}/content",),
+        reason="raw bytes",
+        summary="Download an Artifact",
+        description=(
+            "Its bytes exactly as they were published, whatever has become of the file. Bytes that the store no longer "
+            "gives back as they were are never delivered as a whole."
+        ),
+        http=(
+            "Always an attachment and always the whole. Wrong bytes break the answer off before its end. Behind a "
+            "gateway, what is too large for it is answered with 302 to a short-lived address of the store."
+        ),
+        sent={
+            200: Sent(
+                text="The bytes.",
+                media={"application/octet-stream": _BYTES},
+                headers={"Content-Disposition": _DOWNLOAD_HEADERS["Content-Disposition"]},
+            ),
+            302: Sent(text="The file is larger than this front door carries.", headers=_GRANTED),
+        },
+        errors=(Code.NOT_FOUND,),
+        contract="agents",
+        head=False,
+        parameters={
+            "session_id": "Id of the Session: `sess_…`.",
+            "artifact_id": "Id of the Artifact: `art_…`.",
+        },
     ),
     Named(
         name="mcp.post",

@@ -1,7 +1,7 @@
 """`workroom serve`: uvicorn on one machine, with the janitor beside it, and an orderly end.
 
-On the first SIGTERM or SIGINT no connection is taken any more; what runs has a while to finish, then its programs are
-stopped and their callers answered.
+On the first SIGTERM or SIGINT no connection is taken any more and event streams end; what runs has a while to finish,
+then its programs are stopped and their callers answered.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from functions.api.access import ACCESS, ERRORS
+from functions.api.agents.streaming import Pace, pace_of
 from functions.api.app import create_app
 from functions.api.protocol import KEEP_ALIVE_S, Protocol
 from functions.api.workers import Workers
@@ -56,9 +57,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def make_config(settings: Settings, room: Room, around: Around | None = None) -> tuple[uvicorn.Config, Workers]:
-    """uvicorn's configuration for the application, in the middleware `around` it, and the application's threads."""
-    app = create_app(room, settings)
+def make_config(
+    settings: Settings, room: Room, around: Around | None = None, pace: Pace | None = None
+) -> tuple[uvicorn.Config, Workers]:
+    """uvicorn's configuration for the application, in the middleware `around` it, and the application's threads.
+
+    `pace` is that of its streams; default: the store's.
+    """
+    app = create_app(room, settings, pace=pace or pace_of(settings))
     config = uvicorn.Config(
         app if around is None else around(app),
         host=settings.host,
@@ -78,7 +84,7 @@ def make_config(settings: Settings, room: Room, around: Around | None = None) ->
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, that says when it is ready and stops what runs when it ends."""
+    """uvicorn's server, that says when it is ready, and ends streams and stops what runs when it ends."""
 
     def __init__(self, config: uvicorn.Config, workers: Workers, ready: Callable[[str, int], None]) -> None:
         super().__init__(config)
@@ -92,6 +98,7 @@ class Server(uvicorn.Server):
             self._ready(address[0], address[1])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._workers.end_streams()
         stopping = asyncio.ensure_future(self._stop_later())
         try:
             await super().shutdown(sockets)

@@ -6,19 +6,18 @@ no session: what it staged is discarded.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
 from email.utils import formatdate
 
 from pydantic import Field
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from functions.api.addresses import decoded
 from functions.api.answers import answer, compact, output_bytes
+from functions.api.carried import Place, carried
 from functions.api.disposition import attachment, boundary
-from functions.api.elsewhere import place_of
 from functions.api.headers import content_length, single
-from functions.api.jsonbody import pieces
+from functions.api.jsonbody import chunks
 from functions.api.multipart import Fields, Form
 from functions.api.ranges import requested
 from functions.api.typed import Handler, caller_of
@@ -28,10 +27,8 @@ from shared.operations.base import Call, Sparse, admitted
 from shared.operations.grants import finish_grant, open_grant
 from shared.operations.room import Room
 from shared.operations.transfer import UploadOutput, check_session, open_file, upload
-from shared.store.ports import ObjectMissing, Stage
+from shared.store.ports import Stage
 
-_CHUNK = 512 * 1024
-_QUIET = {"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
 _FORM_EXTRA = 2 * 1024 * 1024
 
 
@@ -42,18 +39,6 @@ class BatchOutput(UploadOutput, Sparse):
         None, description="True where the batch had more files than one batch takes; those above it were refused."
     )
     maxFiles: int | None = Field(None, description="How many files one batch takes, where that limit was reached.")
-
-
-async def _chunks(request: Request) -> AsyncIterator[bytes]:
-    """The body in larger pieces than it comes in: one step into a thread for each."""
-    waiting = bytearray()
-    async for piece in pieces(request.receive):
-        waiting += piece
-        if len(waiting) >= _CHUNK:
-            yield bytes(waiting)
-            waiting.clear()
-    if waiting:
-        yield bytes(waiting)
 
 
 def upload_handler(room: Room, workers: Workers, *, batch: bool) -> Handler:
@@ -88,7 +73,7 @@ def upload_handler(room: Room, workers: Workers, *, batch: bool) -> Handler:
             return output_bytes(output)
 
         try:
-            async for chunk in _chunks(request):
+            async for chunk in chunks(request.receive):
                 await workers.quick(form.feed, chunk)
             return answer(200, await workers.slow(workers.writes, store))
         finally:
@@ -123,47 +108,15 @@ def download_handler(room: Room, workers: Workers) -> Handler:
         status = 206 if span.partial else 200
         if request.method == "HEAD":
             return Response(b"", status, headers)
-        elsewhere = await place_of(room, workers, admitted(call).project, params["session_id"], found, span.length)
-        if elsewhere is not None:
-            return Response(b"", 302, {"Location": elsewhere, "Cache-Control": "no-store", **_QUIET})
-        source = found.pieces(room, span.start, span.length)
-        try:
-            first = await workers.quick(_next, source)
-        except ObjectMissing:
-            raise Failure(Code.STORE_UNAVAILABLE) from None
-        return StreamingResponse(_stream(workers, source, first), status, headers)
+        place = Place(admitted(call).project, params["session_id"])
+        return await carried(room, workers, place, found, headers, status=status, start=span.start, length=span.length)
 
     return handle
-
-
-async def _stream(workers: Workers, source: Iterator[bytes], first: bytes | None) -> AsyncIterator[bytes]:
-    """The pieces, one late: the last is sent only when the digest of the whole has been seen to be right.
-
-    On another digest the answer breaks off below its Content-Length, which no client takes for the whole file.
-    """
-    held = first
-    try:
-        while held is not None:
-            piece = await workers.quick(_next, source)
-            yield held
-            held = piece
-    finally:
-        await workers.finish(_close, source)
 
 
 def _no_such_range(size: int) -> Response:
     body = {"error": Code.INVALID_REQUEST.value.code, "message": f"`Range` must lie within {size} bytes."}
     return answer(416, compact(body), {"Accept-Ranges": "bytes", "Content-Range": f"bytes */{size}"})
-
-
-def _next(source: Iterator[bytes]) -> bytes | None:
-    return next(source, None)
-
-
-def _close(source: Iterator[bytes]) -> None:
-    close = getattr(source, "close", None)
-    if close is not None:
-        close()
 
 
 def bare_download_handler() -> Handler:
@@ -187,7 +140,7 @@ def grant_handler(room: Room, workers: Workers) -> Handler:
             raise invalid("Content-Length", f"must be {grant.size}, the size of the grant")
         stage = await workers.quick(room.objects.stage)
         try:
-            async for chunk in _chunks(request):
+            async for chunk in chunks(request.receive):
                 if stage.size + len(chunk) > grant.size:
                     raise invalid("body", f"must be {grant.size} bytes, the size of the grant")
                 await workers.quick(stage.write, chunk)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -36,6 +36,8 @@ class Workers:
         self.runs = CapacityLimiter(limits.run_queue)
         self.writes = CapacityLimiter(limits.run_queue)
         self._stoppable: set[Cancel] = set()
+        self._streams: set[asyncio.Event] = set()
+        self._streams_end = False
         self._ending = False
 
     async def quick(self, code: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -79,6 +81,24 @@ class Workers:
         while (await receive())["type"] != "http.disconnect":
             pass
         await self.quick(cancel)
+
+    @contextlib.contextmanager
+    def streaming(self) -> Iterator[asyncio.Event]:
+        """An event of the running loop that is set when streams have to end: the service does."""
+        end = asyncio.Event()
+        if self._streams_end:
+            end.set()
+        self._streams.add(end)
+        try:
+            yield end
+        finally:
+            self._streams.discard(end)
+
+    def end_streams(self) -> None:
+        """End every stream, and each that begins from now on. In the loop that serves them."""
+        self._streams_end = True
+        for end in tuple(self._streams):
+            end.set()
 
     async def stop_all(self) -> None:
         """Stop every call that its client could stop: the service ends."""

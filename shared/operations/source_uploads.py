@@ -122,6 +122,13 @@ def find_upload(room: Room, call: Call, upload_id: str) -> Item:
     return item
 
 
+def look_up(room: Room, call: Call, data: dict[str, Any]) -> None:
+    """The lookup that comes before anything else of a request is looked at (agents.md 1.1). Errors: 404."""
+    ident = data.get("upload_id")
+    if isinstance(ident, str):
+        find_upload(room, call, ident)
+
+
 def need_pending(room: Room, item: Item) -> None:
     """Require an upload that takes parts. Errors: 400."""
     status = _status(room, item.attributes)
@@ -152,6 +159,7 @@ def add_part(room: Room, call: Call, upload_id: str, stage: Stage) -> SourcePart
     "sources.complete_upload",
     route=Route("POST", ("/v1/uploads/{upload_id}/complete",), contract="agents"),
     errors=(Code.INVALID_REQUEST, Code.NOT_FOUND),
+    lookup=look_up,
 )
 def complete_source_upload(room: Room, call: Call, data: SourceUploadCompletion) -> SourceUpload:
     """Join the parts of an upload into a source file. Repeating it with the same parts gives the same answer."""
@@ -184,6 +192,7 @@ def complete_source_upload(room: Room, call: Call, data: SourceUploadCompletion)
     "sources.cancel_upload",
     route=Route("POST", ("/v1/uploads/{upload_id}/cancel",), contract="agents"),
     errors=(Code.INVALID_REQUEST, Code.NOT_FOUND),
+    lookup=look_up,
 )
 def cancel_source_upload(room: Room, call: Call, data: SourceUploadId) -> SourceUpload:
     """Cancel an upload in parts. Its parts are removed; repeating it gives the same answer."""

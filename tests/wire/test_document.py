@@ -58,7 +58,7 @@ def walked(app: FastAPI) -> set[tuple[str, str]]:
 
 def is_agents(path: str) -> bool:
     """Whether an address is the Agents API's (agents.md 11.25)."""
-    return path.startswith(("/v1/uploads", "/v1/files/{file_id}")) or path == "/v1/files"
+    return path.startswith(("/v1/agents", "/v1/uploads", "/v1/files/{file_id}")) or path == "/v1/files"
 
 
 def test_typed_and_named_are_what_is_served(app: FastAPI, document: Schema) -> None:

@@ -12,7 +12,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser
 
 from functions.api.disposition import parse_part
-from functions.api.multipart import _HEADER_BYTES
+from functions.api.multipart import HEADER_BYTES
 from shared.agents_errors import Fault, Refusal
 from shared.operations.room import Room
 from shared.store.ports import Stage
@@ -61,7 +61,7 @@ class OneFile:
                 "on_part_end": self._closed,
                 "on_end": self._end,
             },
-            max_header_size=_HEADER_BYTES,
+            max_header_size=HEADER_BYTES,
         )
 
     def feed(self, data: bytes) -> None:

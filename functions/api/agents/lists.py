@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from functions.api.agents.body import may_echo
 from functions.api.agents.query import Pairs
@@ -15,6 +15,7 @@ from shared.agents_errors import Fault, Refusal
 
 Order = Literal["asc", "desc"]
 _DIGITS = re.compile(r"\+?[0-9]+", re.ASCII)
+_INSIDE = re.compile(r"([a-z_]+)\[([^\[\]]+)\]", re.DOTALL)
 _MOST = 2**63 - 1
 _BROKEN = "Failed to deserialize query string: "
 
@@ -27,33 +28,45 @@ class Page:
     order: Order
     after: str | None
     filters: dict[str, str] = field(default_factory=dict)
+    maps: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def members(self) -> dict[str, Any]:
+        """The same as members of an operation's input; what was not sent is left out."""
+        after = {} if self.after is None else {"after": self.after}
+        return {"limit": self.limit, "order": self.order, **after, **self.filters, **self.maps}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """The rules of one list. A limit out of range is refused where `strict`, else clamped.
 
-    `filters` are the keys that it takes besides `after`, `limit` and `order`; any other key is ignored.
+    `filters` are the keys that it takes besides `after`, `limit` and `order`, `maps` those of which it takes
+    `name[key]`, one bracket that is not empty. Any other key is ignored.
     """
 
     strict: bool
     filters: tuple[str, ...] = ()
+    maps: tuple[str, ...] = ()
     most: int = 100
     default: int = 20
 
     def read(self, pairs: Pairs) -> Page:
         """Read a query. Errors: 400."""
         given: dict[str, str] = {}
+        maps: dict[str, dict[str, str]] = {}
         for name, value in pairs:
-            if name not in ("after", "limit", "order", *self.filters):
+            inside = _INSIDE.fullmatch(name)
+            if name not in ("after", "limit", "order", *self.filters) and not (inside and inside[1] in self.maps):
                 continue
             if name in given:
-                raise Refusal(Fault.INVALID, f"{_BROKEN}duplicate field `{name}`")
+                raise Refusal(Fault.INVALID, f"{_BROKEN}duplicate field `{name if may_echo(name) else '...'}`")
             given[name] = value
+            if inside:
+                maps.setdefault(inside[1], {})[inside[2]] = value
         limit = self._limit(given.get("limit"))
         order = _order(given.get("order"))
         after = given["after"].strip() if "after" in given else None
-        return Page(limit, order, after, {name: given[name] for name in self.filters if name in given})
+        return Page(limit, order, after, {name: given[name] for name in self.filters if name in given}, maps)
 
     def _limit(self, text: str | None) -> int:
         if text is None:
@@ -83,7 +96,7 @@ def _order(text: str | None) -> Order:
 TURNS = Rules(strict=True)
 ARTIFACTS = Rules(strict=True, filters=("environment_id",))
 SUBAGENTS = Rules(strict=True)
-SESSIONS = Rules(strict=False, filters=("agent_id",))
+SESSIONS = Rules(strict=False, filters=("agent_id",), maps=("metadata",))
 ITEMS = Rules(strict=False)
 AGENTS = Rules(strict=False)
 TEMPLATES = Rules(strict=False)

@@ -9,71 +9,75 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from functions.api.addresses import decoded
 from functions.api.agents.answers import answer
-from functions.api.agents.body import read_object
+from functions.api.agents.body import BODY_BYTES, parse_object, read_raw
+from functions.api.agents.content import artifact_handler, find_artifact
 from functions.api.agents.form import SLACK_BYTES, OneFile
-from functions.api.agents.lists import read_files_query
-from functions.api.agents.query import pairs_of
+from functions.api.agents.params import path_params
+from functions.api.agents.queries import BODILESS, KEYED, QUERIES, WAITING, body_bytes, idempotency_key
+from functions.api.agents.streaming import CREATION, Streams, stream_handler
 from functions.api.answers import output_bytes
 from functions.api.disposition import boundary
 from functions.api.headers import content_length
-from functions.api.transfers import _chunks
+from functions.api.jsonbody import chunks
 from functions.api.typed import AnyOperation, Handler, caller_of
 from functions.api.workers import Workers
 from shared.agents_errors import Fault, Refusal
 from shared.errors import Code, Failure
-from shared.operations.base import Call
+from shared.operations.base import Call, Nothing
 from shared.operations.room import Room
 from shared.operations.source_uploads import add_part, find_upload, need_pending
 from shared.operations.sources import check_filename, check_purpose, create_source, find_source, missing
 
-_WAITING = ("sources.complete_upload",)
-_BODILESS = ("sources.cancel_upload",)
 
-
-def typed_handler(operation: AnyOperation, room: Room, workers: Workers) -> Handler:
-    """The handler of one typed operation."""
+def typed_handler(operation: AnyOperation, room: Room, workers: Workers, streams: Streams) -> Handler:
+    """The handler of one typed operation: `queries` says what HTTP adds to it."""
     assert operation.route is not None
-    method = operation.route.method
+    name = operation.name
+    query = QUERIES.get(name)
+    takes_body = operation.route.method == "POST" and name not in BODILESS
 
     async def handle(request: Request) -> Response:
         params = path_params(request)
-        given: dict[str, Any] = {}
-        if operation.name == "sources.list":
-            page = read_files_query(pairs_of(request.scope["query_string"]))
-            given = {"limit": page.limit, "order": page.order, "after": page.after, **page.filters}
-        elif method == "POST" and operation.name not in _BODILESS:
-            given = await read_object(request.headers, request.receive)
-        if method == "POST" and "upload_id" in params:
-            # The lookup comes before what is asked of it is looked at (agents.md 1.1).
-            await workers.quick(find_upload, room, Call(caller_of(request)), params["upload_id"])
+        body = await _body(request, workers, body_bytes(name)) if takes_body else {}
+        key = idempotency_key(request.headers) if name in KEYED else None
+        call = Call(caller_of(request), key)
 
-        def work() -> bytes:
-            output: BaseModel = _run(operation, room, Call(caller_of(request)), {**given, **params})
-            return output_bytes(output)
+        def read() -> dict[str, Any]:
+            return {} if query is None else query.members(request.scope["query_string"])
 
-        if operation.name in _WAITING:
-            body = await workers.slow(workers.writes, work)
-        else:
-            body = await workers.quick(work)
-        return answer(operation.status, body)
+        def work() -> BaseModel:
+            asked = read() if query is not None and not query.parent_first else {}
+            if operation.lookup is not None:
+                operation.lookup(room, call, {**body, **params})
+            asked = read() if query is not None and query.parent_first else asked
+            return _run(operation, room, call, {**body, **asked}, params)
+
+        async def run() -> BaseModel:
+            return await (workers.slow(workers.writes, work) if name in WAITING else workers.quick(work))
+
+        if name == CREATION and body.get("stream") is True:
+            return await streams.created(call.project, run)
+        output = await run()
+        if isinstance(output, Nothing):
+            return Response(b"", operation.status)
+        return answer(operation.status, output_bytes(output))
 
     return handle
 
 
-def path_params(request: Request) -> dict[str, str]:
-    """The members of the path. What no id can be stays a text that none is."""
-    try:
-        return decoded(request.path_params)
-    except Failure:
-        return dict.fromkeys(request.path_params, "")
+async def _body(request: Request, workers: Workers, limit: int) -> dict[str, Any]:
+    """The object of a body. A large one is parsed in a thread. Errors: 400, 413."""
+    raw = await read_raw(request.headers, request.receive, limit)
+    return parse_object(raw) if len(raw) <= BODY_BYTES else await workers.quick(parse_object, raw)
 
 
-def _run(operation: AnyOperation, room: Room, call: Call, data: dict[str, Any]) -> BaseModel:
-    """Run an operation. An unknown member is refused; a wrong one is named."""
+def _run(operation: AnyOperation, room: Room, call: Call, given: dict[str, Any], params: dict[str, str]) -> BaseModel:
+    """Run an operation. An unknown member is refused, also one that only the path has; a wrong one is named."""
     try:
-        output: BaseModel = operation.call_with(room, call, data)
+        if any(name in params for name in given):
+            raise Refusal(Fault.LOCAL)
+        output: BaseModel = operation.run(room, call, operation.parse({**given, **params}))
     except Refusal:
         raise
     except Failure as failure:
@@ -84,7 +88,7 @@ def _run(operation: AnyOperation, room: Room, call: Call, data: dict[str, Any]) 
 
 
 async def _received(request: Request, workers: Workers, form: OneFile) -> None:
-    async for chunk in _chunks(request):
+    async for chunk in chunks(request.receive):
         await workers.quick(form.feed, chunk)
 
 
@@ -155,10 +159,12 @@ def content_handler(room: Room, workers: Workers) -> Handler:
     return handle
 
 
-def named_handlers(room: Room, workers: Workers) -> Mapping[str, Handler]:
+def named_handlers(room: Room, workers: Workers, streams: Streams) -> Mapping[str, Handler]:
     """The handlers of the routes that are served by name."""
     return {
         "sources.create": create_handler(room, workers),
         "sources.content": content_handler(room, workers),
         "sources.add_part": part_handler(room, workers),
+        "artifacts.content": artifact_handler(room, workers, find_artifact),
+        "events.stream": stream_handler(streams),
     }
