@@ -32,9 +32,28 @@ class _Source(Convertor[str]):
         return value
 
 
-register_url_convertor("source", _Source())
+class _NoWord(Convertor[str]):
+    """One segment that is no word of the contract's own addresses, which have routes of their own or are none."""
 
-_SHARED = "/v1/files/{file_id}"
+    def __init__(self, *words: str) -> None:
+        self.regex = rf"(?!(?:{'|'.join(words)})(?:/|\Z))[^/]+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("source", _Source())
+register_url_convertor("agent", _NoWord("sessions", "environments", "automations"))
+register_url_convertor("environment", _NoWord("templates"))
+
+_SERVED = {
+    "/v1/files/{file_id}": "/v1/files/{file_id:source}",
+    "/v1/agents/{agent_id}": "/v1/agents/{agent_id:agent}",
+    "/v1/agents/environments/{environment_id}": "/v1/agents/environments/{environment_id:environment}",
+}
 
 
 def family(path: str) -> Family | None:
@@ -48,4 +67,7 @@ def family(path: str) -> Family | None:
 
 def served_path(template: str) -> str:
     """The route's path for a declared template."""
-    return template.replace(_SHARED, "/v1/files/{file_id:source}") if template.startswith(_SHARED) else template
+    for declared, served in _SERVED.items():
+        if template == declared or template.startswith(declared + "/"):
+            return served + template[len(declared) :]
+    return template

@@ -59,6 +59,7 @@ QUERIES: dict[str, Query] = {
     "sessions.list": Query(_by(lists.SESSIONS)),
     "turns.list": Query(_by(lists.TURNS)),
     "turns.items": Query(_by(lists.ITEMS)),
+    "subagents.list": Query(_by(lists.SUBAGENTS)),
     "items.list": Query(_by(lists.ITEMS)),
     "artifacts.list": Query(_by(lists.ARTIFACTS), parent_first=True),
 }

@@ -25,7 +25,7 @@ from shared.operations.agents.requests.engines import check_images
 from shared.operations.agents.requests.events import Batch, Message, read_events
 from shared.operations.agents.session import Draft, Found, need, refusal, swap
 from shared.operations.agents.sessions import start
-from shared.operations.base import Call, Model, Raw, Route, operation
+from shared.operations.base import Call, Nothing, Raw, Route, operation
 from shared.operations.room import Hand, Room
 from shared.store.ports import Conflict, StoreUnavailable
 
@@ -43,10 +43,6 @@ class EventsInput(Raw):
     )
 
 
-class EventsTaken(Model):
-    """Input that was admitted."""
-
-
 @operation(
     "events.create",
     route=Route("POST", ("/v1/agents/sessions/{session_id}/events",), contract="agents"),
@@ -54,7 +50,7 @@ class EventsTaken(Model):
     errors=(Code.INVALID_REQUEST, Code.NOT_FOUND, Code.EXISTS, Code.BUSY, Code.IDEMPOTENCY_CONFLICT),
     reader=EventsInput.read,
 )
-def create_events(room: Room, call: Call, data: EventsInput) -> EventsTaken:
+def create_events(room: Room, call: Call, data: EventsInput) -> Nothing:
     """Send input to a Session: all events are admitted, or none. A message begins a Turn or steers the one that runs.
 
     With an Idempotency-Key the same batch is admitted once.
@@ -68,7 +64,7 @@ def create_events(room: Room, call: Call, data: EventsInput) -> EventsTaken:
     if batch.events:
         found = seeing.seen(room, found)
         _admit(room, found, described, batch, call.idempotency_key)
-    return EventsTaken()
+    return Nothing()
 
 
 def _known(room: Room, found: Found, key: str, digest: str) -> bool:

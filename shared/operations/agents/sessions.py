@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer
 
 from shared.domain import ids as digests
 from shared.domain.agents import cursors, lifecycle
@@ -99,6 +99,13 @@ class AgentSession(Model):
     unsettled_write: dict[str, Any] | None = Field(
         None, description="A file write of which it is not known whether it happened; only while there is one."
     )
+
+    @model_serializer(mode="wrap")
+    def _settled(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        row: dict[str, Any] = handler(self)
+        if self.unsettled_write is None:
+            del row["unsettled_write"]
+        return row
 
 
 class SessionList(Model):

@@ -1,0 +1,124 @@
+"""The Turns of a Session, `…/sessions/{session_id}/turns` (agents.md 5.4)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from shared.agents_errors import Fault, Refusal
+from shared.domain.agents import cursors, ids
+from shared.domain.agents.turns import Turn
+from shared.errors import Code
+from shared.operations.agents import places
+from shared.operations.agents.config import describe
+from shared.operations.agents.seeing import seen
+from shared.operations.agents.session import Found, missing, need
+from shared.operations.base import Call, Model, Route, operation
+from shared.operations.room import Room
+from shared.store.ports import Item
+
+MOST = 100
+DEFAULT = 20
+
+
+class TurnId(Model):
+    """A Turn of a Session."""
+
+    session_id: str = Field(description="Id of the Session: `sess_…`.")
+    turn_id: str = Field(description="Id of the Turn: `turn_…`.")
+
+
+class TurnListInput(Model):
+    """Which Turns to list."""
+
+    session_id: str = Field(description="Id of the Session: `sess_…`.")
+    limit: int | None = Field(None, description="How many at most: 1 to 100; default: 20.")
+    order: Literal["asc", "desc"] = Field("desc", description="By the order of creation; default: newest first.")
+    after: str | None = Field(None, description="Id of the Turn that the page begins behind.")
+
+
+class AgentTurn(Model):
+    """One Turn: what the agent did with input."""
+
+    id: str = Field(description="Id of the Turn: `turn_…`.")
+    object: Literal["agent.session.turn"] = Field("agent.session.turn", description="Always `agent.session.turn`.")
+    session_id: str = Field(description="Id of the Session.")
+    agent_id: str = Field(description="Id of the agent.")
+    status: Literal["queued", "in_progress", "waiting", "completed", "failed", "cancelled"] = Field(
+        description="Its state."
+    )
+    created_at: int = Field(description="When its input was admitted, in seconds since the epoch.")
+    started_at: int | None = Field(description="When it came into progress, or null.")
+    completed_at: int | None = Field(description="When it ended, whatever its end was, or null.")
+    error: dict[str, Any] | None = Field(description="Why it failed: `code` and `message`; else null.")
+    usage: dict[str, Any] | None = Field(description="Tokens that were used, or null where nobody counts them.")
+    subagent_id: str | None = Field(None, description="Always null.")
+
+
+class TurnList(Model):
+    """One page of Turns."""
+
+    object: Literal["list"] = Field("list", description="Always `list`.")
+    data: list[AgentTurn] = Field(description="The Turns in the order that was asked for.")
+    first_id: str | None = Field(description="Id of the first Turn of the page; null where it is empty.")
+    last_id: str | None = Field(description="Id of the last Turn of the page; null where it is empty.")
+    has_more: bool = Field(description="Whether more Turns follow.")
+
+
+def strict_limit(limit: int | None) -> int:
+    """The limit of a list whose limit is never clamped (agents.md 1.6). Errors: 400."""
+    if limit is None:
+        return DEFAULT
+    if not 1 <= limit <= MOST:
+        raise Refusal(Fault.INVALID, f"limit must be between 1 and {MOST}")
+    return limit
+
+
+def need_turn(room: Room, found: Found, turn: str) -> Item:
+    """The row of a Turn of this Session. Errors: 404, the same for malformed, unknown and foreign ids."""
+    item = room.state.get(found.partition, places.TURNS + turn) if ids.is_id(turn, "turn") else None
+    if item is None:
+        raise missing()
+    return item
+
+
+def _shown(room: Room, found: Found, rows: list[Item]) -> list[AgentTurn]:
+    if not rows:
+        return []
+    agent = describe(room, found).config.agent["id"]
+    return [AgentTurn.model_validate(Turn.of(row.attributes).wire(found.session, agent)) for row in rows]
+
+
+@operation(
+    "turns.get",
+    route=Route("GET", ("/v1/agents/sessions/{session_id}/turns/{turn_id}",), contract="agents"),
+    errors=(Code.NOT_FOUND,),
+)
+def get_turn(room: Room, call: Call, data: TurnId) -> AgentTurn:
+    """Get a Turn of a Session."""
+    found = seen(room, need(room, call.project, data.session_id))
+    return _shown(room, found, [need_turn(room, found, data.turn_id)])[0]
+
+
+@operation(
+    "turns.list",
+    route=Route("GET", ("/v1/agents/sessions/{session_id}/turns",), contract="agents"),
+    errors=(Code.INVALID_REQUEST, Code.NOT_FOUND),
+)
+def list_turns(room: Room, call: Call, data: TurnListInput) -> TurnList:
+    """List the Turns of a Session. The next page begins behind `last_id`."""
+    limit = strict_limit(data.limit)
+    found = seen(room, need(room, call.project, data.session_id))
+    after = None if data.after is None else need_turn(room, found, data.after).sort
+    rows = room.state.query(
+        found.partition, places.TURNS, after=after, limit=limit + 1, descending=data.order == "desc"
+    )
+    page = cursors.page(rows, limit)
+    turns = _shown(room, found, list(page.rows))
+    return TurnList(
+        data=turns,
+        first_id=turns[0].id if turns else None,
+        last_id=turns[-1].id if turns else None,
+        has_more=page.has_more,
+    )
