@@ -32,22 +32,21 @@ class _Source(Convertor[str]):
         return value
 
 
-class _NoWord(Convertor[str]):
-    """One segment that is no word of the contract's own addresses, which have routes of their own or are none."""
+class _Agent(_Source):
+    """An agent's id: no word of the contract's own addresses, which have routes of their own or are none."""
 
-    def __init__(self, *words: str) -> None:
-        self.regex = rf"(?!(?:{'|'.join(words)})(?:/|\Z))[^/]+"
+    regex = r"(?!(?:sessions|environments|automations)(?:/|\Z))[^/]+"
 
-    def convert(self, value: str) -> str:
-        return value
 
-    def to_string(self, value: str) -> str:
-        return value
+class _Environment(_Source):
+    """An Environment's id, in the same way."""
+
+    regex = r"(?!templates(?:/|\Z))[^/]+"
 
 
 register_url_convertor("source", _Source())
-register_url_convertor("agent", _NoWord("sessions", "environments", "automations"))
-register_url_convertor("environment", _NoWord("templates"))
+register_url_convertor("agent", _Agent())
+register_url_convertor("environment", _Environment())
 
 _SERVED = {
     "/v1/files/{file_id}": "/v1/files/{file_id:source}",

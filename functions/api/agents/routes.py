@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from functions.api.agents.answers import answer
 from functions.api.agents.body import BODY_BYTES, parse_object, read_raw
-from functions.api.agents.content import artifact_handler, find_artifact
+from functions.api.agents.content import artifact_handler
 from functions.api.agents.form import SLACK_BYTES, OneFile
 from functions.api.agents.params import path_params
 from functions.api.agents.queries import BODILESS, KEYED, QUERIES, WAITING, body_bytes, idempotency_key
@@ -165,6 +165,6 @@ def named_handlers(room: Room, workers: Workers, streams: Streams) -> Mapping[st
         "sources.create": create_handler(room, workers),
         "sources.content": content_handler(room, workers),
         "sources.add_part": part_handler(room, workers),
-        "artifacts.content": artifact_handler(room, workers, find_artifact),
+        "artifacts.content": artifact_handler(room, workers),
         "events.stream": stream_handler(streams),
     }
