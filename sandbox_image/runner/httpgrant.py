@@ -27,6 +27,8 @@ CONNECT_S, WAIT_S = 4.0, 10.0
 _LEAST_RATE = 1 << 20
 """Bytes a second below which a whole transfer counts as stuck."""
 _IDLE_S = 2.0
+_KEPT = 16
+"""Connections to one host that wait for their next use."""
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII)
 
 
@@ -39,22 +41,26 @@ class Unsure(OSError):
 
 
 class _Kept:
-    """Connections that may be used again for reading, one a host. Thread-safe."""
+    """Connections that may be used again for reading, some for each host. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._free: dict[tuple[str, str], tuple[float, http.client.HTTPConnection]] = {}
+        self._free: dict[tuple[str, str], list[tuple[float, http.client.HTTPConnection]]] = {}
         self._tls: ssl.SSLContext | None = None
 
     def take(self, scheme: str, netloc: str) -> http.client.HTTPConnection:
         """One that was used a moment ago, or a new one. The clock is the wall's: a frozen process ages."""
         with self._lock:
-            since, connection = self._free.pop((scheme, netloc), (0.0, None))
-        if connection is not None:
-            if 0 <= time.time() - since < _IDLE_S:
-                return connection
-            connection.close()
-        return self.new(scheme, netloc)
+            free = self._free.get((scheme, netloc), [])
+            since, connection = free.pop() if free else (0.0, None)
+            old = []
+            if connection is not None and not 0 <= time.time() - since < _IDLE_S:
+                # The others were given back before it.
+                old, connection = [connection, *(other for _, other in free)], None
+                free.clear()
+        for other in old:
+            other.close()
+        return connection or self.new(scheme, netloc)
 
     def new(self, scheme: str, netloc: str) -> http.client.HTTPConnection:
         """A new one, not connected yet."""
@@ -69,8 +75,9 @@ class _Kept:
     def give_back(self, scheme: str, netloc: str, connection: http.client.HTTPConnection) -> None:
         """Keep one whose last answer was read to its end."""
         with self._lock:
-            _, other = self._free.pop((scheme, netloc), (0.0, None))
-            self._free[scheme, netloc] = (time.time(), connection)
+            free = self._free.setdefault((scheme, netloc), [])
+            free.append((time.time(), connection))
+            other = free.pop(0)[1] if len(free) > _KEPT else None
         if other is not None:
             other.close()
 

@@ -6,12 +6,14 @@ All or nothing: a byte range that cannot be read, or has another digest, fails t
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sandbox_image.runner.grants import GrantFailed, read
+from sandbox_image.runner.ahead import Range, in_order
+from sandbox_image.runner.grants import GrantFailed
 from sandbox_image.runner.snapshot import Bounds, Record, Snapshot, take
 from sandbox_image.runner.tree import DIR_FLAGS, FILE_FLAGS, NEW_FLAGS, Climber, open_folder, open_to_read, remove
 from shared.executor.wire import Entry
@@ -125,35 +127,50 @@ def _make(root: int, new: Iterable[Entry], reads: Mapping[str, str], owner: Owne
                     os.chown(name, owner.uid, owner.gid, dir_fd=parent, follow_symlinks=False)
                 if entry.kind != "dir":
                     _dress_at(parent, name, entry)
-        made: dict[str, Record] = {}
-        for blob, entries in files.items():
-            if any(entry.size for entry in entries) and blob not in reads:
-                raise SyncFailed("no grant for an object")
-            _restore(climber, reads.get(blob, ""), sorted(entries, key=lambda entry: entry.offset), owner, made)
+        return _restore(climber, files, reads, owner)
+
+
+def _restore(
+    climber: Climber, files: Mapping[str, list[Entry]], reads: Mapping[str, str], owner: Owner | None
+) -> dict[str, Record]:
+    """Write files; those whose bytes lie beside each other in one object are read in one range."""
+    made = {
+        entry.path: _write(climber, entry, (), owner)
+        for entries in files.values()
+        for entry in entries
+        if not entry.size
+    }
+    parts: list[tuple[Range, list[Entry]]] = []
+    for blob, entries in files.items():
+        filled = sorted((entry for entry in entries if entry.size), key=lambda entry: entry.offset)
+        if filled and blob not in reads:
+            raise SyncFailed("no grant for an object")
+        parts += _parts(reads.get(blob, ""), filled)
+    with contextlib.closing(in_order([part for part, _ in parts])) as found:
+        for (part, entries), pieces in zip(parts, found, strict=True):
+            if len(entries) == 1:
+                made[entries[0].path] = _write(climber, entries[0], pieces, owner)
+                continue
+            data = memoryview(b"".join(pieces))
+            for entry in entries:
+                at = entry.offset - part.start
+                made[entry.path] = _write(climber, entry, (data[at : at + entry.size],), owner)
     return made
 
 
-def _restore(climber: Climber, url: str, entries: list[Entry], owner: Owner | None, made: dict[str, Record]) -> None:
-    """Write files whose bytes lie in one object; neighbours are read in one range."""
+def _parts(url: str, entries: Sequence[Entry]) -> Iterator[tuple[Range, list[Entry]]]:
+    """The ranges of one object that hold `entries`, which are in order of offset, and what each of them holds."""
     start = 0
     while start < len(entries):
         first = entries[start]
-        if first.size > _RANGE or not first.size:
-            pieces = read(url, first.offset, first.size) if first.size else ()
-            made[first.path] = _write(climber, first, pieces, owner)
-            start += 1
-            continue
-        end, stop = start, first.offset
-        while end < len(entries):
+        end, stop = start + 1, first.offset + first.size
+        while end < len(entries) and first.size <= _RANGE:
             entry = entries[end]
             reach = max(stop, entry.offset + entry.size)
             if entry.offset > stop + _GAP or reach - first.offset > _RANGE:
                 break
             stop, end = reach, end + 1
-        data = memoryview(b"".join(read(url, first.offset, stop - first.offset)))
-        for entry in entries[start:end]:
-            at = entry.offset - first.offset
-            made[entry.path] = _write(climber, entry, (data[at : at + entry.size],), owner)
+        yield Range(url, first.offset, stop - first.offset), list(entries[start:end])
         start = end
 
 

@@ -61,6 +61,7 @@ class Bench:
         session = session or f"session-{number}"
         manifest = how.pop("manifest", self.manifests.get(session, []))
         writes = tuple((f"out/{number}-{index}", "") for index in range(how.pop("writes", 4)))
+        env = how.pop("env", {})
         args, repack, run_id = how.pop("args", ()), how.pop("repack", False), how.pop("run_id", f"run-{number}")
         return RunRequest(
             run_id=run_id,
@@ -73,12 +74,14 @@ class Bench:
             reads=dict.fromkeys((entry.blob for entry in manifest if entry.size), ""),
             writes=writes,
             repack=repack,
+            env=env,
         )
 
     def run(self, lang: str, code: str, session: str = "", **how: Any) -> RunAnswer:
-        """Run and, in a named session, keep what came of it."""
+        """Run and, in a named session, keep what came of it. `output` is told what is printed."""
+        output = how.pop("output", None)
         request = self.request(lang, code, session, **how)
-        answer = self.executor.run(request)
+        answer = self.executor.run(request, output)
         if session:
             self.keep(session, request, answer)
         return answer

@@ -12,7 +12,7 @@ import pytest
 from shared.executor import warm
 from shared.executor.local import LocalExecutor
 from shared.executor.port import ExecutorFailed
-from shared.executor.wire import RunRequest
+from shared.executor.wire import RunAnswer, RunRequest
 from shared.store.local.objects import FileObjects
 from tests.adversarial.runner_helpers import limits
 
@@ -99,5 +99,50 @@ def test_a_process_that_does_not_say_how_it_is_runs_nothing(
             made.run(request())
         with pytest.raises(ExecutorFailed):
             made.health()
+    finally:
+        made.close()
+
+
+SOUND = RunAnswer(run_id="r", phase="run", code=0, signal=None, reason=None, stdout="hello", stderr="")
+
+
+def piece(**changed: object) -> bytes:
+    return told({"op": "output", "run_id": "r", "stream": "stdout", "data": "he"} | changed)
+
+
+@pytest.mark.parametrize(
+    ("frames", "heard"),
+    [
+        ([piece(), piece(data="llo")], "hello"),
+        ([piece(run_id="other"), piece()], "he"),
+        ([piece(run_id=["r"]), piece(run_id=None), piece()], "he"),
+        ([piece(), piece(data="\ud800"), piece()], "he"),
+        ([piece(), piece(data="x" * 20_000), piece()], "he"),
+        ([piece(), piece(data=7), piece()], "he"),
+        ([piece(), piece(data=""), piece()], "he"),
+        ([piece(), piece(stream="stdin"), piece()], "he"),
+        ([piece(), piece(stream={}), piece()], "he"),
+        ([piece(data="x" * 10_000)] * 500, "x" * 100_000),
+    ],
+)
+def test_what_is_no_sound_piece_of_output_is_never_told_nor_what_follows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frames: list[bytes], heard: str
+) -> None:
+    answer = b"".join(frames) + told({"run_id": "r", "answer": SOUND.to_json()})
+    made = executor(tmp_path, monkeypatch, HEALTH, answer)
+    pieces: list[str] = []
+    asked = RunRequest(run_id="r", workspace="w", lang="py", code="", args=(), limits=limits(stdout_bytes=100_000))
+    try:
+        assert made.run(asked, lambda stream, text: pieces.append(text)) == SOUND
+    finally:
+        made.close()
+    assert "".join(pieces) == heard
+
+
+def test_output_that_nobody_asked_for_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = piece() + told({"run_id": "r", "answer": SOUND.to_json()})
+    made = executor(tmp_path, monkeypatch, HEALTH, answer)
+    try:
+        assert made.run(request()) == SOUND
     finally:
         made.close()

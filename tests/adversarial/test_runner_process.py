@@ -135,7 +135,7 @@ def test_a_run_waits_for_its_turn_and_can_be_cancelled_meanwhile() -> None:
         room.executor.cancel("second")
         for thread in threads:
             thread.join(20)
-        assert order == ["first None", "second stopped", "third None"]
+        assert order == ["second stopped", "first None", "third None"]
 
 
 def test_a_required_layer_that_is_not_active_refuses_to_run() -> None:

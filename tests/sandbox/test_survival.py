@@ -212,3 +212,15 @@ def test_the_answer_comes_before_the_platforms_time_out() -> None:
         assert answer.wall_ms <= 5_100
     with room("like lambda", function_s="3") as made:
         assert made.failure("bash", "echo never").kind == "timeout"
+
+
+def test_a_programs_variables_reach_it_alone_and_are_gone_for_the_next(sole: Room) -> None:
+    look = "tr '\\0' '\\n' 2>/dev/null < /proc/$pid/%s | grep -c secret-of-this"
+    code = (
+        'echo "$SECRET"; for pid in $(ls /proc | grep -x "[0-9]*" | grep -vx $$); do '
+        + " ; ".join(look % file for file in ("cmdline", "environ"))
+        + "; done | sort -u; ls -A /program"
+    )
+    answer = sole.bash(code, "variables", env={"SECRET": "secret-of-this", "PATH": "/usr/bin:/bin:/usr/local/bin"})
+    assert answer.stdout.splitlines()[0] == "secret-of-this"
+    assert sole.bash('echo "<$SECRET>"; ls -A /program', "variables").stdout == "<>\nmain.sh\n"

@@ -458,3 +458,33 @@ def test_a_run_without_a_tenant_is_not_invoked(objects: FileObjects) -> None:
             executor(made, objects).run(request(tenant=""))
         assert failed.value.kind == "unavailable"
         assert made.events == []
+
+
+def test_a_cancel_while_it_waits_for_a_place_is_noticed_at_once(objects: FileObjects) -> None:
+    slow, begun, go = held_up()
+    with endpoint(slow) as made:
+        room = executor(made, objects, capacity=1)
+        first = threading.Thread(target=lambda: room.run(request("run-1")))
+        first.start()
+        assert begun.wait(10)
+        reasons: list[str | None] = []
+        second = threading.Thread(target=lambda: reasons.append(room.run(request("run-2")).reason))
+        second.start()
+        time.sleep(0.1)
+        room.cancel("run-2")
+        second.join(5)
+        assert reasons == ["stopped"]
+        go.set()
+        first.join(10)
+
+
+@pytest.mark.parametrize(
+    ("stdout", "heard"), [("all of π\n", [("stdout", "all of π\n")]), ("", []), ("no \ud800 text", [])]
+)
+def test_the_output_is_told_once_at_the_end(objects: FileObjects, stdout: str, heard: list[tuple[str, str]]) -> None:
+    told: list[tuple[str, str]] = []
+    wanted = answered(stdout=stdout, stderr="not this")
+    with endpoint(lambda event, _: reply({"run_id": event["run_id"], "answer": wanted.to_json()})) as made:
+        answer = executor(made, objects).run(request(), lambda stream, text: told.append((stream, text)))
+    assert answer == wanted
+    assert told == heard

@@ -351,3 +351,29 @@ def test_the_judge_is_called_with_what_the_wire_has_read(raw: bytes, cut: int) -
     else:
         with pytest.raises(BrokenAnswer):
             check()
+
+
+@pytest.mark.parametrize(
+    ("changed", "good"),
+    [
+        (("q", "e/gone"), True),
+        (("q", "q"), False),
+        (("n",), False),
+        (("../q",), False),
+        (("/q",), False),
+        (("a//b",), False),
+        (("",), False),
+        (("a\0b",), False),
+        (("x" * 300,), False),
+    ],
+)
+def test_files_that_changed_while_they_were_read_are_named_once_and_not_kept(
+    changed: tuple[str, ...], good: bool
+) -> None:
+    (must_pass if good else must_refuse)(changed=changed)
+
+
+def test_no_more_files_changed_than_a_workspace_may_hold() -> None:
+    most = max(REQUEST.limits.workspace_entries, len(REQUEST.manifest))
+    must_pass(changed=tuple(f"c{number}" for number in range(most)))
+    must_refuse(changed=tuple(f"c{number}" for number in range(most + 1)))
