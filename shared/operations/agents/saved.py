@@ -7,8 +7,6 @@ Session was made of may change or go: the Session has its own copy.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from typing import Annotated, Any, Literal
 
@@ -16,16 +14,16 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 
 from shared.agents_errors import Fault, Refusal
 from shared.domain.agents import ids
-from shared.domain.ids import short_id
 from shared.errors import Code
 from shared.operations import names
+from shared.operations.agents import large
 from shared.operations.agents.requests.agent import read_agent, read_changes
 from shared.operations.agents.requests.engines import Engines
 from shared.operations.agents.requests.metadata import read_metadata
 from shared.operations.agents.requests.reading import refusal
 from shared.operations.base import Call, Model, Route, operation
 from shared.operations.room import Room
-from shared.store.ports import Conflict, DeleteIf, Item, ObjectMissing, PutIf, PutNew, StoreUnavailable
+from shared.store.ports import Conflict, DeleteIf, Item, PutIf, PutNew, StoreUnavailable
 
 _MOST = 100
 _DEFAULT = 20
@@ -130,7 +128,18 @@ def find_agent(room: Room, project: str, agent_id: str) -> Item:
 
 def look_up(room: Room, call: Call, data: dict[str, Any]) -> None:
     """The lookup that comes before the body of a request is looked at (agents.md 1.1). Errors: 404."""
-    find_agent(room, call.project, data["agent_id"])
+    named = data.get("agent_id")
+    find_agent(room, call.project, named if isinstance(named, str) else "")
+
+
+def as_sent(data: dict[str, Any]) -> AgentMembers:
+    """The input of `agents.create`: nothing is refused here."""
+    return AgentMembers.model_validate(data)
+
+
+def changes_as_sent(data: dict[str, Any]) -> AgentChanges:
+    """The input of `agents.update`, whose agent has been looked up: nothing is refused here."""
+    return AgentChanges.model_validate(data)
 
 
 def saved_definition(room: Room, project: str, agent_id: str) -> dict[str, Any]:
@@ -148,30 +157,22 @@ def _read(room: Room, item: Item) -> tuple[Item, dict[str, Any]]:
 
     An object that is missing was replaced after the row was read: the row is then another one.
     """
-    for _ in range(_ATTEMPTS):
-        if not item.attributes["pointer"]:
-            return item, dict(item.attributes["definition"])
+    while True:
         try:
-            return item, json.loads(b"".join(room.objects.read(item.attributes["pointer"])))
-        except ObjectMissing:
+            return item, dict(large.value(room, item.attributes))
+        except StoreUnavailable:
             again = find_agent(room, item.partition.removeprefix("p/"), item.sort.removeprefix(names.SAVED_AGENTS))
             if again.version == item.version:
-                break
+                raise
             item = again
-    raise StoreUnavailable("agent")
 
 
 def _row(
     room: Room, project: str, ident: str, definition: dict[str, Any], created: int, updated: int
 ) -> dict[str, Any]:
-    """The attributes of a row; a large definition is stored before them."""
-    row = {"created": created, "updated": updated, "definition": definition, "pointer": ""}
-    raw = json.dumps(definition, separators=(",", ":")).encode("ascii")
-    if len(raw) <= room.limits.inline_item_bytes:
-        return row
-    key = f"{names.saved_agent(project, ident)}/{short_id(os.urandom)}"
-    room.objects.put_new(key, raw, hashlib.sha256(raw).hexdigest())
-    return {**row, "definition": None, "pointer": key}
+    """The attributes of a row. `created` and `updated` are epoch milliseconds."""
+    kept = large.placed(room, names.saved_agent(project, ident), definition)
+    return {**kept, "created": created, "updated": updated}
 
 
 def _shown(ident: str, row: dict[str, Any], definition: dict[str, Any]) -> SavedAgent:
@@ -190,6 +191,7 @@ def _sent(data: AgentMembers) -> dict[str, Any]:
     route=Route("POST", ("/v1/agents",), contract="agents"),
     status=201,
     errors=(Code.INVALID_REQUEST,),
+    reader=as_sent,
 )
 def create_agent(room: Room, call: Call, data: AgentMembers) -> SavedAgent:
     """Save an agent that Sessions can be made of. Members that are not sent have their defaults."""
@@ -249,6 +251,8 @@ def _still(room: Room, row: Item) -> SavedAgent | None:
     "agents.update",
     route=Route("POST", ("/v1/agents/{agent_id}",), contract="agents"),
     errors=(Code.INVALID_REQUEST, Code.NOT_FOUND, Code.EXISTS),
+    lookup=look_up,
+    reader=changes_as_sent,
 )
 def update_agent(room: Room, call: Call, data: AgentChanges) -> SavedAgent:
     """Change a saved agent. A member that is sent replaces the agent's own; Sessions that were made of it stay."""
