@@ -180,10 +180,9 @@ def _shown(ident: str, row: dict[str, Any], definition: dict[str, Any]) -> Saved
 
 
 def _sent(data: AgentMembers) -> dict[str, Any]:
-    """The members that were sent, unknown ones too."""
-    sent = data.model_dump(exclude_unset=True)
-    sent.pop("agent_id", None)
-    return sent
+    """The members that were sent, unknown ones too. The id of a change is of the path."""
+    path = {"agent_id"} if isinstance(data, AgentChanges) else set()
+    return data.model_dump(exclude_unset=True, exclude=path)
 
 
 @operation(
