@@ -218,9 +218,7 @@ def test_the_wire_forms_are_the_clients() -> None:
     EnvironmentResourceSelfHosted.model_validate(machine, strict=True)
     assert set(machine) == {"id", "type", "capability_directories", "remote_url", "workspace_directory"}
     assert session_environment("none", "env_1") == {"type": "none", "id": "env_1"}
-    info = EnvironmentInfo.model_validate(
-        environment_info("openai_hosted", "env_1", "connected", entries), strict=True
-    )
+    info = EnvironmentInfo.model_validate(environment_info("openai_hosted", "env_1", "connected", entries), strict=True)
     assert [file.path for file in info.files] == ["/workspace/a", "/workspace/b"]
     with pytest.raises(ValueError, match="not retrieved"):
         environment_info("none", "env_1", "connected")
