@@ -45,8 +45,11 @@ class Raw(Model):
 
     @classmethod
     def read(cls, data: dict[str, Any]) -> Self:
-        """The input as it was sent: no member is looked at."""
+        """The input as it was sent: no member is refused. An id that is no text is an id that nothing has."""
         sent = {name: data[name] for name in cls.model_fields if name in data}
+        for name, info in cls.model_fields.items():
+            if info.annotation is str and not isinstance(sent.get(name), str):
+                sent[name] = ""
         made = cast("Self", cls.model_construct(**sent))
         made._sent.update(data)
         return made

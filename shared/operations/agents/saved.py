@@ -7,8 +7,6 @@ Session was made of may change or go: the Session has its own copy.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from typing import Annotated, Any, Literal
 
@@ -16,16 +14,16 @@ from pydantic import Field, WithJsonSchema
 
 from shared.agents_errors import Fault, Refusal
 from shared.domain.agents import ids
-from shared.domain.ids import short_id
 from shared.errors import Code
 from shared.operations import names
+from shared.operations.agents import large
 from shared.operations.agents.requests.agent import read_agent, read_changes
 from shared.operations.agents.requests.engines import Engines
 from shared.operations.agents.requests.metadata import read_metadata
 from shared.operations.agents.requests.reading import refusal
 from shared.operations.base import Call, Model, Raw, Route, operation
 from shared.operations.room import Room
-from shared.store.ports import Conflict, DeleteIf, Item, ObjectMissing, PutIf, PutNew, StoreUnavailable
+from shared.store.ports import Conflict, DeleteIf, Item, PutIf, PutNew, StoreUnavailable
 
 _MOST = 100
 _DEFAULT = 20
@@ -145,30 +143,22 @@ def _read(room: Room, item: Item) -> tuple[Item, dict[str, Any]]:
 
     An object that is missing was replaced after the row was read: the row is then another one.
     """
-    for _ in range(_ATTEMPTS):
-        if not item.attributes["pointer"]:
-            return item, dict(item.attributes["definition"])
+    while True:
         try:
-            return item, json.loads(b"".join(room.objects.read(item.attributes["pointer"])))
-        except ObjectMissing:
+            return item, dict(large.value(room, item.attributes))
+        except StoreUnavailable:
             again = find_agent(room, item.partition.removeprefix("p/"), item.sort.removeprefix(names.SAVED_AGENTS))
             if again.version == item.version:
-                break
+                raise
             item = again
-    raise StoreUnavailable("agent")
 
 
 def _row(
     room: Room, project: str, ident: str, definition: dict[str, Any], created: int, updated: int
 ) -> dict[str, Any]:
-    """The attributes of a row; a large definition is stored before them."""
-    row = {"created": created, "updated": updated, "definition": definition, "pointer": ""}
-    raw = json.dumps(definition, separators=(",", ":")).encode("ascii")
-    if len(raw) <= room.limits.inline_item_bytes:
-        return row
-    key = f"{names.saved_agent(project, ident)}/{short_id(os.urandom)}"
-    room.objects.put_new(key, raw, hashlib.sha256(raw).hexdigest())
-    return {**row, "definition": None, "pointer": key}
+    """The attributes of a row. `created` and `updated` are epoch milliseconds."""
+    kept = large.placed(room, names.saved_agent(project, ident), definition)
+    return {**kept, "created": created, "updated": updated}
 
 
 def _shown(ident: str, row: dict[str, Any], definition: dict[str, Any]) -> SavedAgent:
@@ -176,8 +166,8 @@ def _shown(ident: str, row: dict[str, Any], definition: dict[str, Any]) -> Saved
 
 
 def _sent(data: AgentMembers) -> dict[str, Any]:
-    """The members that were sent, unknown ones too."""
-    return data.sent("agent_id")
+    """The members that were sent, unknown ones too. The id of a change is of the path."""
+    return data.sent("agent_id") if isinstance(data, AgentChanges) else data.sent()
 
 
 @operation(
