@@ -11,9 +11,8 @@ from pydantic import Field
 
 from shared.domain.agents.refusals import Reason, Refused
 from shared.domain.agents.writes import usable
-from shared.domain.session import Head
 from shared.errors import Code
-from shared.operations import names
+from shared.operations import workspace
 from shared.operations.agents.config import describe
 from shared.operations.agents.session import Found, missing, need_environment
 from shared.operations.base import Call, Model, Route, Sparse, operation
@@ -66,10 +65,10 @@ def usable_environment(room: Room, project: str, environment: str) -> Found:
 
 def workspace_of(room: Room, found: Found) -> Opened:
     """The workspace as it is now, without its lock. Errors: Refused(EXECUTION) where it is gone."""
-    item = room.state.get(found.partition, names.HEAD)
-    if item is None or item.attributes["gone"]:
+    opened = workspace.at(room, found.project, found.session)
+    if opened is None or opened.head.gone:
         raise Refused(Reason.EXECUTION)
-    return Opened(found.project, found.session, item.version, Head.of(item.attributes))
+    return opened
 
 
 @operation(
@@ -89,7 +88,7 @@ def get_environment(room: Room, call: Call, data: EnvironmentId) -> EnvironmentI
         id=found.environment,
         type=environment.kind,
         status=environment.status,
-        files=[InstalledFile(**{"type": "inline", **entry}) for entry in shown.get("files", [])],
+        files=[InstalledFile(**entry) for entry in shown.get("files", [])],
         plugins=shown.get("plugins", []),
         skills=shown.get("skills", []),
     )

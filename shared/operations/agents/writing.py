@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -30,10 +30,10 @@ from shared.limits import Limits
 from shared.operations import names, workspace
 from shared.operations.agents import places
 from shared.operations.agents.environments import workspace_of
-from shared.operations.agents.session import Draft, Found, need, put_head, refusal, swap
+from shared.operations.agents.session import Draft, Found, need, put_head, swap
 from shared.operations.room import Room
 from shared.operations.workspace import Opened
-from shared.store.ports import Action, Conflict, DeleteIf, ObjectMissing, PutIf, PutNew, StoreUnavailable
+from shared.store.ports import Conflict, DeleteIf, ObjectMissing, PutIf, PutNew, StoreUnavailable
 
 _LOG = logging.getLogger("workroom.writes")
 PATIENCE_S = 5.0
@@ -86,7 +86,7 @@ def write(room: Room, found: Found, incoming: Incoming) -> None:
     except Exception as error:
         # Whatever it was: what became of the write is not for this attempt to say any more.
         with suppress(Exception):
-            swap(room, attempt.found, lambda draft: _end(draft, attempt.record.id))
+            swap(room, attempt.found, lambda draft: end(draft, attempt.record.id))
         raise _unsettled(error) from error
     if receipt.receipt == "rejected":
         raise Refused(Reason[receipt.reason], retry=True)
@@ -179,7 +179,7 @@ def _publish(room: Room, attempt: _Attempt, incoming: Incoming) -> Write:
             record = writes.received(attempt.record, "rejected", Reason.EXECUTION.name)
         receipt = PutIf(opened.partition, places.WRITES + record.id, _INTENT, record.attributes())
         try:
-            _swap_manifest(room, opened, where, [receipt])
+            workspace.swap_manifest(room, opened, where, [receipt])
         except StoreUnavailable:
             if _asked(room, attempt) != record:
                 raise
@@ -203,15 +203,6 @@ def _stored(room: Room, opened: Opened, incoming: Incoming) -> str:
             return ""
         stage.commit(key)
     return key
-
-
-def _swap_manifest(room: Room, opened: Opened, where: tuple[str, str], also: Sequence[Action]) -> None:
-    """Make a stored manifest the workspace's and unlock it, in one transaction with `also`, under our fence only."""
-    inline, pointer = where
-    fence = opened.head.fence
-    workspace._swap(
-        room, opened, lambda head: rules.commit(head, fence, room.clock(), inline=inline, pointer=pointer), also
-    )
 
 
 def sizes(limits: Limits) -> Sizes:
@@ -257,6 +248,6 @@ def close(draft: Draft, settled: Write, version: int) -> None:
     draft.actions.append(DeleteIf(names.project(found.project), row, 1))
 
 
-def _end(draft: Draft, ident: str) -> None:
+def end(draft: Draft, ident: str) -> None:
     """Say that the attempt is over, so that nobody waits for it (11.19)."""
     draft.head = writes.ended(draft.head, ident) or draft.head
