@@ -55,7 +55,7 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """An intent that is recorded, and the workspace as it was locked for it."""
+    """A recorded intent: the Session and the workspace as it left them, and its record."""
 
     found: Found
     opened: Opened
@@ -122,7 +122,13 @@ def _begin(room: Room, found: Found, incoming: Incoming) -> _Attempt:
                 {"since": now, "session": found.session, "write": ident},
             )
         )
-        made.append(_Attempt(draft.found, replace(opened, version=opened.version + 1, head=locked), record))
+        made.append(
+            _Attempt(
+                replace(draft.found, version=draft.found.version + 1, head=draft.head),
+                replace(opened, version=opened.version + 1, head=locked),
+                record,
+            )
+        )
 
     ends = time.monotonic() + PATIENCE_S
     while True:
