@@ -24,7 +24,7 @@ from shared.operations.agents.session import Found, find
 from shared.operations.base import Call, operations
 from shared.operations.room import Room
 from shared.operations.sources import create_source
-from shared.store.ports import Action, Item, PutIf, PutNew, State, StoreUnavailable
+from shared.store.ports import Action, Conflict, Item, PutIf, PutNew, State, StoreUnavailable
 from tests.fakes import Clock, House
 
 PROJECT, OTHER = "one", "two"
@@ -48,7 +48,8 @@ class Losing:
     """A state port that loses what it is told to lose. `away`: it cannot be reached at all.
 
     `plan` says what becomes of the next transaction of a step: "before" (it never comes to be), "after" (only its
-    answer is lost); with " away" behind it nothing can be reached from then on. `hooks` run before a step.
+    answer is lost), "late" (it comes with `deliver`); with " away" behind it nothing can be reached from then on.
+    `hooks` run before a step.
     """
 
     inner: State
@@ -56,6 +57,19 @@ class Losing:
     away: bool = False
     steps: list[str] = field(default_factory=list)
     hooks: dict[str, Callable[[], None]] = field(default_factory=dict)
+    late: list[Sequence[Action]] = field(default_factory=list)
+
+    def deliver(self) -> list[bool]:
+        """Let what is late come: whether each of them happened."""
+        late, self.late = self.late, []
+        return [self._happens(actions) for actions in late]
+
+    def _happens(self, actions: Sequence[Action]) -> bool:
+        try:
+            self.inner.transact(actions)
+        except Conflict:
+            return False
+        return True
 
     def _there(self) -> None:
         if self.away:
@@ -82,6 +96,8 @@ class Losing:
         fault = self.plan.pop(step, "")
         if "after" in fault or not fault:
             answer = self.inner.transact(actions)
+        if "late" in fault:
+            self.late.append(list(actions))
         if "away" in fault:
             self.away = True
         if fault:
