@@ -2,12 +2,10 @@
 
 from shared.operations import exec as exec_operations
 from shared.operations import files, health, keys, programmatic, source_uploads, sources, uploads
-from shared.operations.agents import environment_files, environments, writes
+from shared.operations.agents import writes
 from shared.operations.base import operations
 
 __all__ = [
-    "environment_files",
-    "environments",
     "exec_operations",
     "files",
     "health",

@@ -19,7 +19,11 @@ from shared.domain.session import Head
 from shared.errors import Failure
 from shared.identity import Caller
 from shared.operations import names, workspace
-from shared.operations.agents import config, places
+from shared.operations.agents import (
+    config,
+    environment_files,  # noqa: F401
+    places,
+)
 from shared.operations.agents.session import Found, find
 from shared.operations.base import Call, operations
 from shared.operations.room import Room

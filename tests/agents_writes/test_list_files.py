@@ -172,11 +172,14 @@ def test_a_path_of_exactly_4096_bytes_is_taken(desk: Desk) -> None:
 def test_row_8_a_token_is_of_one_request(desk: Desk) -> None:
     desk.fill(*tree(*(file(f"d/{n}") for n in range(9)), *(file(str(n)) for n in range(9))))
     other = make_session(desk.room)
-    asked = {"path": "/workspace/d", "limit": 2, "order": "asc"}
+    asked: dict[str, Any] = {"path": "/workspace/d", "limit": 2, "order": "asc"}
+    changes: list[dict[str, Any]] = [
+        {"path": "/workspace"}, {"limit": 4}, {"limit": None}, {"order": "desc"}, {"order": None},
+    ]  # fmt: skip
     token = desk.listing(**asked).body["next"]
     assert token == token.strip("=")
     assert desk.listing(**asked, page=token).status == 200
-    for changed in ({"path": "/workspace"}, {"limit": 4}, {"limit": None}, {"order": "desc"}, {"order": None}):
+    for changed in changes:
         assert desk.listing(**{**asked, **changed}, page=token) == TOKEN
     for wrong in (
         "",

@@ -6,11 +6,10 @@ create   lookup ─ body ─ state ─ source file ─ its size ─ gate ─ the
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -18,13 +17,14 @@ from shared.agents_errors import Fault, Refusal
 from shared.domain.agents import envpaths, listing
 from shared.domain.agents.listing import Order
 from shared.domain.agents.refusals import Reason, Refused
-from shared.errors import Code, Failure
+from shared.errors import Code
 from shared.operations.agents.environments import find_environment, usable_environment, workspace_of
 from shared.operations.agents.requests.file_create import read_file_create
+from shared.operations.agents.requests.files import FileRequest
 from shared.operations.agents.requests.reading import may_echo
 from shared.operations.agents.session import missing, refusal
 from shared.operations.agents.writing import Incoming, write
-from shared.operations.base import Call, Model, Route, operation, read_model
+from shared.operations.base import Call, Model, Raw, Route, operation
 from shared.operations.room import Room
 from shared.operations.sources import find_source
 from shared.operations.workspace import manifest_of
@@ -66,14 +66,14 @@ class FilePage(Model):
     has_more: bool = Field(description="Whether more files follow.")
 
 
-class FileInput(Model):
+class FileInput(Raw):
     """A file to write into an Environment."""
 
     environment_id: str = Field(description="Id of the Environment: `env_…`.")
     type: Literal["inline", "file_id"] = Field(description="Where the bytes come from: `data` or `file_id`.")
     path: str = Field(description="Absolute path inside `/workspace` at which nothing stands yet.")
-    data: str | None = Field(None, description="The bytes in standard Base64, at most 5 MiB; for `inline`.")
-    file_id: str | None = Field(None, description="Source file of at most 50 MiB, which is copied; for `file_id`.")
+    data: str = Field("", description="The bytes in standard Base64, at most 5 MiB; only for `inline`.")
+    file_id: str = Field("", description="Source file of at most 50 MiB, which is copied; only for `file_id`.")
 
 
 @contextmanager
@@ -138,20 +138,13 @@ def _shown(environment: str, path: str, size: int) -> EnvironmentFile:
     return EnvironmentFile(environment_id=environment, path=path, size_bytes=size)
 
 
-def _read_file(data: dict[str, Any]) -> FileInput:
-    """The body's rows (4 to 8); the Environment's id comes from the route. Errors: 400."""
-    body = {name: value for name, value in data.items() if name != "environment_id"}
-    read_file_create(body)
-    return read_model(FileInput, {**body, "environment_id": data.get("environment_id")})
-
-
 @operation(
     "environments.create_file",
     route=Route("POST", _ROUTE, contract="agents"),
     status=201,
     errors=(Code.INVALID_REQUEST, Code.NOT_FOUND, Code.BUSY, Code.TOO_LARGE, Code.EXECUTOR_UNAVAILABLE),
     lookup=find_environment,
-    reader=_read_file,
+    reader=FileInput.read,
 )
 def create_environment_file(room: Room, call: Call, data: FileInput) -> EnvironmentFile:
     """Write one new file into an Environment. Nothing that is there is replaced; missing folders are made.
@@ -160,27 +153,27 @@ def create_environment_file(room: Room, call: Call, data: FileInput) -> Environm
     answer 503 may leave the write unsettled, which an operator has to look at.
     """
     project = call.project
+    request = read_file_create(data.sent("environment_id"))
     with _answering():
-        path = envpaths.destination(data.path)
         found = usable_environment(room, project, data.environment_id)
-        incoming = _incoming(room, project, path, data)
+        incoming = _incoming(room, project, request)
         write(room, found, incoming)
-    return _shown(data.environment_id, data.path, incoming.size)
+    return _shown(data.environment_id, request.shown, incoming.size)
 
 
-def _incoming(room: Room, project: str, path: str, data: FileInput) -> Incoming:
-    """What is to be written (rows 10 and 11). Errors: 404; 413."""
-    if data.file_id is None:
-        raw = base64.b64decode(data.data or "")
-        return Incoming(path, len(raw), hashlib.sha256(raw).hexdigest(), lambda: (raw,))
+def _incoming(room: Room, project: str, request: FileRequest) -> Incoming:
+    """What is to be written (rows 10 and 11). Errors: 404; Refused."""
+    if request.file_id is None:
+        raw = request.data or b""
+        return Incoming(request.path, len(raw), hashlib.sha256(raw).hexdigest(), lambda: (raw,))
     try:
-        row = find_source(room, project, data.file_id).attributes
-    except Failure:
+        row = find_source(room, project, request.file_id).attributes
+    except Refusal:
         raise missing() from None
+    if row["size"] > FILE_BYTES:
+        raise Refused(Reason.FULL)
 
     def pieces() -> Iterable[bytes]:
         return room.objects.read(row["key"])
 
-    if row["size"] > FILE_BYTES:
-        raise refusal(Refused(Reason.FULL))
-    return Incoming(path, row["size"], row["sha256"], pieces)
+    return Incoming(request.path, row["size"], row["sha256"], pieces)

@@ -14,6 +14,7 @@ from shared.domain.agents.writes import usable
 from shared.errors import Code
 from shared.operations import workspace
 from shared.operations.agents.config import describe
+from shared.operations.agents.seeing import seen
 from shared.operations.agents.session import Found, missing, need_environment
 from shared.operations.base import Call, Model, Route, Sparse, operation
 from shared.operations.room import Room
@@ -58,7 +59,7 @@ def find_environment(room: Room, call: Call, data: dict[str, Any]) -> None:
 
 def usable_environment(room: Room, project: str, environment: str) -> Found:
     """The Session of an Environment whose files can be reached. Errors: 404; Refused: PROVISIONING, EXECUTION."""
-    found = need_environment(room, project, environment)
+    found = seen(room, need_environment(room, project, environment))
     usable(found.head)
     return found
 
@@ -79,7 +80,7 @@ def workspace_of(room: Room, found: Found) -> Opened:
 )
 def get_environment(room: Room, call: Call, data: EnvironmentId) -> EnvironmentInfo:
     """Get the Environment of a Session. Files that were written later are not part of the answer: list them."""
-    found = need_environment(room, call.project, data.environment_id)
+    found = seen(room, need_environment(room, call.project, data.environment_id))
     environment = found.head.environment
     if environment.kind == "none":
         raise missing()
