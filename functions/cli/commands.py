@@ -135,6 +135,15 @@ def _keys(parser: Parser) -> None:
     revoke.add_argument("id", metavar="ID", help="id of the key, as keys list shows it")
 
 
+def _writes(parser: Parser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="list | settle")
+    actions.add_parser("list", help="list the writes that are not settled")
+    settle = actions.add_parser("settle", help="show a write, and say what became of it")
+    settle.add_argument("id", metavar="ID", help="id of the write, as writes list shows it")
+    settle.add_argument("outcome", choices=("committed", "rejected"), help="whether its file was published")
+    settle.add_argument("--yes", action="store_true", help="do not ask again")
+
+
 COMMANDS = {
     command.name: command
     for command in (
@@ -146,6 +155,7 @@ COMMANDS = {
         Command("delete", "functions.cli.transfer:delete", "files.delete", _delete),
         Command("call", "functions.cli.call:call", None, _call),
         Command("keys", "functions.cli.operate:keys", None, _keys, _folder),
+        Command("writes", "functions.cli.unsettled:writes", None, _writes, _folder),
         Command("janitor", "functions.cli.operate:janitor", None, _none, _folder),
         Command("mcp", "functions.cli.operate:mcp", None, _service),
     )

@@ -71,17 +71,17 @@ def keys(settings: Settings, args: Namespace) -> int:
         note("keys are those of the data folder of this machine, not of the service at WORKROOM_URL")
     if args.action == "create":
         wanted = {"project": args.project, "name": args.name, "expires_in_s": args.expires_in_s}
-        made = _directly(settings, "keys.create", wanted)
+        made = by_name(settings, "keys.create", wanted)
         note(f"key {made['id']} of project {made['project']}; it is shown once:")
         line(made["key"])
     elif args.action == "list":
-        rows = _directly(settings, "keys.list", {})["keys"]
+        rows = by_name(settings, "keys.list", {})["keys"]
         shown = [
             (row["id"], row["project"], row["created"], row.get("expires_at", "never"), row["name"]) for row in rows
         ]
         table(("ID", "PROJECT", "CREATED", "ENDS", "NAME"), shown)
     else:
-        _directly(settings, "keys.revoke", {"id": args.id})
+        by_name(settings, "keys.revoke", {"id": args.id})
     return 0
 
 
@@ -95,7 +95,8 @@ def janitor(settings: Settings, _args: Namespace) -> int:
     return 0
 
 
-def _directly(settings: Settings, name: str, data: dict[str, Any]) -> dict[str, Any]:
+def by_name(settings: Settings, name: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Run an operator's operation on the store of the settings; its output as JSON. Errors: Refused."""
     import shared.operations.all  # noqa: F401, PLC0415
 
     operation = operations()[name]

@@ -1,0 +1,1 @@
+"""Environments and their files: reading, the write's attempt with every answer lost, and an operator's word."""
