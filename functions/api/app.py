@@ -15,6 +15,7 @@ from functions.api.addresses import served_path
 from functions.api.agents import addresses as agents_addresses
 from functions.api.agents import routes as agents_routes
 from functions.api.agents.door import AgentsDoor
+from functions.api.agents.queries import HEADLESS
 from functions.api.agents.streaming import LOCAL, Pace, Streams
 from functions.api.document import document
 from functions.api.door import Door
@@ -71,6 +72,8 @@ def create_app(room: Room, settings: Settings, *, pace: Pace | None = LOCAL) -> 
             served = served_path
         for path in operation.route.paths:
             app.add_route(served(path), handler, methods=[method], name=name)
+            if name in HEADLESS:
+                _without_head(app.routes[-1])
     made = json.dumps(document(typed, start, NAMED), ensure_ascii=False).encode()
     handlers = _named_handlers(room, settings, workers, streams, made)
     for route in NAMED:

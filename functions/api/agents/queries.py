@@ -28,6 +28,8 @@ WAITING = frozenset({"sources.complete_upload", "sessions.create", "environments
 """Operations that may wait long: they have threads of their own."""
 BODILESS = frozenset({"sources.cancel_upload"})
 """POSTs whose body is not looked at."""
+HEADLESS = frozenset({"environments.list_files"})
+"""GETs that take no HEAD (agents.md 1.1, row 1c)."""
 KEYED = frozenset({"sessions.create", "events.create"})
 """Operations that an Idempotency-Key names."""
 BODIES = {"sessions.create": LARGE_BODY_BYTES, "environments.create_file": FILE_BODY_BYTES}
