@@ -19,7 +19,6 @@ from functions.api.named import Named, Sent
 from functions.api.typed import RUN, AnyOperation
 from shared.agents_errors import Fault
 from shared.errors import Code
-from shared.operations.base import Nothing
 
 Schema = dict[str, Any]
 _REF = "#/components/schemas/{model}"
@@ -173,7 +172,7 @@ class _Models:
         for operation in operations:
             if _body_members(operation):
                 wanted[operation.input, "validation"] = None
-            if operation.status != _NO_SCHEMA and operation.output is not Nothing:
+            if operation.status != _NO_SCHEMA and operation.output.model_fields:
                 wanted[operation.output, "serialization"] = None
         for route in named:
             for sent in route.sent.values():
@@ -223,7 +222,7 @@ def _typed(operation: AnyOperation, start: AnyOperation, models: _Models, path: 
             "content": {"application/json": {"schema": reference}},
         }
     sent: dict[int, Schema] = {}
-    if operation.output is Nothing:
+    if not operation.output.model_fields:
         sent[operation.status] = {"description": "It is done; the answer has no body."}
     elif operation.status != _NO_SCHEMA:
         sent[operation.status] = _json("The answer.", models.reference(operation.output, "serialization"))

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from functions.api.answers import refusal
+from functions.api import answers
+from functions.api.addresses import raw_path
+from functions.api.agents import answers as agents_answers
+from functions.api.agents.addresses import family
+from shared.agents_errors import Fault, Refusal
 from shared.errors import Code, Failure
 
-_ID = b"x-request-id"
+_OF_EVERY_ANSWER = ("x-request-id", "openai-version", "openai-processing-ms", "x-content-type-options")
 
 
 class Whole:
@@ -38,6 +42,10 @@ class Whole:
             await send(start)
             await send({"type": "http.response.body", "body": b"".join(parts)})
             return
-        names = {name.decode("latin-1"): value.decode("latin-1") for name, value in start.get("headers", [])}
-        kept = {name: value for name, value in names.items() if name.lower().encode() == _ID}
-        await refusal(Failure(Code.INTERNAL), kept)(scope, receive, send)
+        names = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in start.get("headers", [])}
+        kept = {name: names[name] for name in _OF_EVERY_ANSWER if name in names}
+        if family(raw_path(scope)) is None:
+            answer = answers.refusal(Failure(Code.INTERNAL), kept)
+        else:
+            answer = agents_answers.refusal(Refusal(Fault.INTERNAL), kept)
+        await answer(scope, receive, send)

@@ -18,6 +18,7 @@ from starlette.datastructures import Headers
 
 from functions.api.agents import lists
 from functions.api.agents.body import BODY_BYTES, FILE_BODY_BYTES, LARGE_BODY_BYTES
+from functions.api.agents.files_query import read_list_query
 from functions.api.agents.lists import Rules, read_files_query
 from functions.api.agents.query import Pairs, pairs_of
 from shared.agents_errors import Fault, Refusal
@@ -61,6 +62,7 @@ QUERIES: dict[str, Query] = {
     "turns.items": Query(_by(lists.ITEMS)),
     "subagents.list": Query(_by(lists.SUBAGENTS)),
     "items.list": Query(_by(lists.ITEMS)),
+    "environments.list_files": Query(read_list_query, strict=True, parent_first=True),
     "artifacts.list": Query(_by(lists.ARTIFACTS), parent_first=True),
 }
 """By the name of the operation."""

@@ -23,8 +23,9 @@ from functions.api.jsonbody import chunks
 from functions.api.typed import AnyOperation, Handler, caller_of
 from functions.api.workers import Workers
 from shared.agents_errors import Fault, Refusal
-from shared.errors import Code, Failure
-from shared.operations.base import Call, Nothing
+from shared.errors import Code, Failure, invalid
+from shared.operations.agents.requests.reading import unknown
+from shared.operations.base import Call
 from shared.operations.room import Room
 from shared.operations.source_uploads import add_part, find_upload, need_pending
 from shared.operations.sources import check_filename, check_purpose, create_source, find_source, missing
@@ -59,7 +60,7 @@ def typed_handler(operation: AnyOperation, room: Room, workers: Workers, streams
         if name == CREATION and body.get("stream") is True:
             return await streams.created(call.project, run)
         output = await run()
-        if isinstance(output, Nothing):
+        if not operation.output.model_fields:
             return Response(b"", operation.status)
         return answer(operation.status, output_bytes(output))
 
@@ -75,8 +76,13 @@ async def _body(request: Request, workers: Workers, limit: int) -> dict[str, Any
 def _run(operation: AnyOperation, room: Room, call: Call, given: dict[str, Any], params: dict[str, str]) -> BaseModel:
     """Run an operation. An unknown member is refused, also one that only the path has; a wrong one is named."""
     try:
-        if any(name in params for name in given):
-            raise Refusal(Fault.LOCAL)
+        for member in given:
+            if member in params:
+                raise (
+                    unknown(member)
+                    if operation.reader is not None
+                    else invalid(member, "is not a member of this input")
+                )
         output: BaseModel = operation.run(room, call, operation.parse({**given, **params}))
     except Refusal:
         raise

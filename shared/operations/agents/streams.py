@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from shared.agents_errors import Refusal
 from shared.domain.agents.events import FROM_SESSION, Frame
 from shared.domain.agents.stored import Ending, full, needs
 from shared.operations.agents import config, large, places
+from shared.operations.agents.seeing import seen
 from shared.operations.agents.session import Found, find, need
 from shared.operations.room import Room
 from shared.store.ports import StoreUnavailable
@@ -85,10 +87,15 @@ class Stream:
         return frames
 
     def check(self) -> bool:
-        """Look whether the Session is still there; where it is not, the stream is over. Errors: StoreUnavailable."""
-        if find(self._room, self._found.project, self._found.session) is None:
+        """Look whether the Session is still there, and do what is due in it; where it is not, the stream is over.
+
+        Errors: StoreUnavailable.
+        """
+        found = find(self._room, self._found.project, self._found.session)
+        try:
+            self._gone = found is None or seen(self._room, found) is None
+        except Refusal:
             self._gone = True
-            self._waiting.clear()
         return not self._gone
 
     def _look(self) -> None:

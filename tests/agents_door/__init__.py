@@ -1,0 +1,1 @@
+"""The door of the Agents API: queries, streams, the bytes of an Artifact."""
