@@ -169,7 +169,9 @@ def test_filters_of_sessions(place: Room) -> None:
     scene.ask(b"agent_id=&metadata%5Bteam%5D=a%20b&metadata[k]=v&metadata%5B%C3%A9%5D=")
     assert scene.given["agent_id"] == ""
     assert scene.given["metadata"] == {"team": "a b", "k": "v", "é": ""}
-    scene.ask(b"metadata=x&metadata%5B%5D=x&metadata%5Bk=x&metadata%5Bk%5D%5Bl%5D=x&metadata%5Bk%5Dx=y&xmetadata%5Bk%5D=x")
+    scene.ask(
+        b"metadata=x&metadata%5B%5D=x&metadata%5Bk=x&metadata%5Bk%5D%5Bl%5D=x&metadata%5Bk%5Dx=y&xmetadata%5Bk%5D=x"
+    )
     assert "metadata" not in scene.given
     with pytest.raises(Refusal) as refused:
         scene.ask(b"metadata%5Bk%5D=1&metadata[k]=2")
