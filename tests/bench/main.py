@@ -16,6 +16,7 @@ from sandbox_image.languages import LANGUAGES
 from sandbox_image.locate import find_root
 from shared.settings import Settings
 from tests.bench import measures
+from tests.bench.agents import agents
 from tests.bench.measures import Row, phase
 from tests.bench.service import Service, service
 
@@ -78,6 +79,11 @@ def report(running: Service, root: str, langs: Sequence[str], rounds: int) -> st
             "Transfers; peak is the service process above its memory before, in MB",
             ["size", "upload", "download", "peak"],
             phase("transfers", lambda: measures.transfers(running, (MIB, 20 * MIB, 100 * MIB), max(3, rounds // 3))),
+        ),
+        table(
+            "The Agents API; peak is the service process above its memory before, in MB",
+            ["what", "ms", "peak"],
+            phase("agents", lambda: agents(running, rounds)),
         ),
     ]
     return "\n".join(parts)
