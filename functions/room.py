@@ -39,6 +39,9 @@ LAMBDA_CAPACITY = 64
 _SECRET = "secret"
 
 
+_TURNS_END_S = 5.0
+
+
 def limits_of(settings: Settings) -> Limits:
     """The limits of a deployment: the defaults, with what its settings change."""
     return replace(
@@ -198,8 +201,13 @@ def _work(cache: Path, data: Path, owner: str | None) -> Path:
 
 
 def close_room(room: Room) -> None:
-    """End the executor, and with it every run; then close the store."""
+    """End the executor, and with it every run; then close the store.
+
+    Turns are stopped before that, and have a moment to write their end: nobody has to find them later.
+    """
     room.background.shutdown(wait=False, cancel_futures=True)
+    room.hands.stop_all()
+    room.hands.ended(_TURNS_END_S)
     room.closing.close()
 
 

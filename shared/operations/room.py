@@ -19,6 +19,7 @@ from shared.identity import Caller
 from shared.limits import Limits
 from shared.operations.agents.engine import EngineTable
 from shared.operations.agents.program import PROGRAMS
+from shared.operations.jobs import Jobs
 from shared.operations.lease import Heart
 from shared.store.ports import Grant, Objects, State
 
@@ -192,6 +193,13 @@ class Hands:
         for hand in held:
             hand.stop()
 
+    def ended(self, seconds: float) -> bool:
+        """Wait until none is held, for so long at most; whether none is."""
+        ends = time.monotonic() + seconds
+        while self._held and time.monotonic() < ends:
+            time.sleep(0.01)
+        return not self._held
+
 
 class Manifests:
     """Decoded manifests by the text or the object that holds them: neither ever changes, so neither do these.
@@ -236,7 +244,8 @@ class Room:
     those that wait for one session hold up no other; with a `queue` a worker elsewhere runs it. `active` are the
     partitions of the records whose runs this process has in hand. `isolation` is the scope of an executor's tenants,
     `jwt` admits tokens beside keys. `bells` wakes the readers of event streams of this
-    process, `hands` are the Turns that it runs. `engines` run them, and
+    process, `hands` are the Turns that it runs, `jobs` those that wait for a
+    place. `engines` run them, and
     `default_model` names that of an agent without a model.
     """
 
@@ -262,5 +271,6 @@ class Room:
     jwt: JwtVerifier | None = None
     bells: Bells = field(default_factory=Bells)
     hands: Hands = field(default_factory=Hands)
+    jobs: Jobs = field(default_factory=Jobs)
     engines: EngineTable = PROGRAMS
     default_model: str | None = None

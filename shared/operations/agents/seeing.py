@@ -57,7 +57,7 @@ def seen(room: Room, found: Found) -> Found:
             return found
         if what in ("run", "provision"):
             if _neglected(room, found):
-                dispatch(room, found.project, found.session, work)
+                dispatch(room, found.project, found.session, work, again=True)
             return found
         settle(room, found, what)
         found = need(room, found.project, found.session)
