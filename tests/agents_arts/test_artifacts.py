@@ -120,7 +120,7 @@ def test_1_6_pages_follow_publication_then_id_in_both_orders(any_book: Book) -> 
     assert rising == sorted(rising)
     assert ids_of(book, limit=100) == rising[::-1] == ids_of(book, order="desc", limit=5)
     for order, whole in (("asc", rising), ("desc", rising[::-1])):
-        for limit in (1, 2, 3, 5, 11, 12, 13):
+        for limit in (2, 12, 13):
             assert ids_of(book, order=order, limit=limit) == whole
             for place, after in enumerate(whole):
                 page = book.do("artifacts.list", order=order, limit=limit, after=after)

@@ -12,6 +12,7 @@ from shared.agents_errors import Fault, Refusal
 from shared.domain.agents import cursors, ids
 from shared.errors import Code
 from shared.operations.agents import large, places
+from shared.operations.agents.publishing import walked
 from shared.operations.agents.seeing import seen
 from shared.operations.agents.session import Found, need
 from shared.operations.agents.turns import DEFAULT, need_turn
@@ -63,9 +64,7 @@ def _cursor(room: Room, found: Found, after: str | None, turn: str | None) -> st
 
 def _rows(room: Room, found: Found, after: str | None, descending: bool) -> Iterator[Item]:
     """Rows behind a sort, read in pieces."""
-    while page := room.state.query(found.partition, places.ITEMS, after=after, limit=_PIECE, descending=descending):
-        yield from page
-        after = page[-1].sort
+    return walked(room, found, places.ITEMS, after, _PIECE, descending)
 
 
 def _of_turn(room: Room, found: Found, turn: str, after: str | None, descending: bool) -> Iterator[Item]:

@@ -44,14 +44,22 @@ def load(room: Room, item: Item) -> Publication:
     return made
 
 
+def walked(
+    room: Room, found: Found, prefix: str, after: str | None, piece: int, descending: bool = False
+) -> Iterator[Item]:
+    """A Session's rows behind a sort, read in pieces of so many as they are asked for."""
+    while True:
+        page = room.state.query(found.partition, prefix, after=after, limit=piece, descending=descending)
+        yield from page
+        if len(page) < piece:
+            return
+        after = page[-1].sort
+
+
 def rows(room: Room, found: Found, *, start: int | None = None, descending: bool = True) -> Iterator[Item]:
     """The rows of a Session's publications in order of their Turns, from that of number `start` on."""
     after = None if start is None else places.publication(_before(start, descending))
-    while page := room.state.query(
-        found.partition, places.PUBLICATIONS, after=after, limit=_PAGE, descending=descending
-    ):
-        yield from page
-        after = page[-1].sort
+    yield from walked(room, found, places.PUBLICATIONS, after, _PAGE, descending)
 
 
 def tombstones(room: Room, found: Found, *, start: int | None = None, descending: bool = True) -> Iterator[str]:
@@ -65,11 +73,8 @@ def tombstones(room: Room, found: Found, *, start: int | None = None, descending
     if after is not None and not descending:
         # Everything of the number before sorts below this, for no id holds a `~`.
         after += "~"
-    while page := room.state.query(
-        found.partition, places.REMOVED, after=after, limit=_TOMBSTONES, descending=descending
-    ):
-        yield from (item.sort.removeprefix(places.REMOVED) for item in page)
-        after = page[-1].sort
+    for item in walked(room, found, places.REMOVED, after, _TOMBSTONES, descending):
+        yield item.sort.removeprefix(places.REMOVED)
 
 
 def _before(sequence: int, descending: bool) -> int:
@@ -110,16 +115,10 @@ def _remaining(room: Room, found: Found, wanted: Collection[str]) -> Iterator[Pu
 
 def removed(room: Room, found: Found, sequence: int) -> set[str]:
     """The ids of the deleted Artifacts of one Turn. None is asked for where the head's revision says so."""
-    gone: set[str] = set()
+    if found.head.revision == 0:
+        return set()
     prefix = f"{places.REMOVED}art_{ids.order(sequence)}"
-    after: str | None = None
-    while found.head.revision:
-        page = room.state.query(found.partition, prefix, after=after, limit=_TOMBSTONES)
-        gone |= {item.sort.removeprefix(places.REMOVED) for item in page}
-        if len(page) < _TOMBSTONES:
-            break
-        after = page[-1].sort
-    return gone
+    return {item.sort.removeprefix(places.REMOVED) for item in walked(room, found, prefix, None, _TOMBSTONES)}
 
 
 def _mark(path: str) -> int:
