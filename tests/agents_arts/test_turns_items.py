@@ -134,14 +134,15 @@ def test_1_6_the_limit_of_turns_is_1_to_100_and_20_by_default(book: Book) -> Non
     put_turns(book, 101)
     for limit in (0, -1, 101, 2**63 - 1):
         raises(400, "limit must be between 1 and 100", book, "turns.list", limit=limit)
-    for limit, count in ((None, 20), (1, 1), (100, 100)):
-        page = book.do("turns.list", limit=limit)
+    wanted: list[tuple[int | None, int]] = [(None, 20), (1, 1), (100, 100)]
+    for asked, count in wanted:
+        page = book.do("turns.list", limit=asked)
         assert (len(page.data), page.has_more) == (count, True)
 
 
 def test_an_empty_list_has_no_ids(book: Book) -> None:
     for name in ("turns.list", "items.list"):
-        empty = {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
+        empty: dict[str, Any] = {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
         assert book.do(name).model_dump() == empty
 
 
