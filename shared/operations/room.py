@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from shared.domain.agents.publication import Publication
 from shared.domain.manifest import Manifest
 from shared.domain.session import Owner
 from shared.errors import Code, Failure
@@ -19,6 +20,7 @@ from shared.identity import Caller
 from shared.limits import Limits
 from shared.operations.agents.engine import EngineTable
 from shared.operations.agents.program import PROGRAMS
+from shared.operations.held import Held
 from shared.operations.jobs import Jobs
 from shared.operations.lease import Heart
 from shared.store.ports import Grant, Objects, State
@@ -201,35 +203,21 @@ class Hands:
         return not self._held
 
 
-class Manifests:
-    """Decoded manifests by the text or the object that holds them: neither ever changes, so neither do these.
-
-    The least recently used go first; `entries` bounds the paths of all that are held together.
-    """
+class Manifests(Held[Manifest]):
+    """Decoded manifests by the text or the object that holds them. `entries` bounds all their paths together."""
 
     def __init__(self, entries: int) -> None:
-        self._most = entries
-        self._count = 0
-        self._held: OrderedDict[str, Manifest] = OrderedDict()
-        self._lock = threading.Lock()
+        super().__init__(entries, len)
 
-    def get(self, place: str) -> Manifest | None:
-        """The manifest of an `inline` text or a `pointer`, if it is held."""
-        with self._lock:
-            found = self._held.get(place)
-            if found is not None:
-                self._held.move_to_end(place)
-            return found
 
-    def put(self, place: str, manifest: Manifest) -> None:
-        """Hold a manifest."""
-        with self._lock:
-            if place in self._held or len(manifest) > self._most:
-                return
-            self._held[place] = manifest
-            self._count += len(manifest)
-            while self._count > self._most:
-                self._count -= len(self._held.popitem(last=False)[1])
+class Publications(Held[Publication]):
+    """Decoded publications by the text or the object that holds them. `artifacts` bounds all their Artifacts together.
+
+    An Artifact with a long path counts for several.
+    """
+
+    def __init__(self, artifacts: int) -> None:
+        super().__init__(artifacts, lambda made: sum(1 + len(row.path) // 256 for row in made.artifacts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +252,7 @@ class Room:
     background: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(Limits().run_queue, "background"))
     active: set[str] = field(default_factory=set)
     manifests: Manifests = field(default_factory=lambda: Manifests(25_000))
+    publications: Publications = field(default_factory=lambda: Publications(25_000))
     isolation: Isolation = "session"
     downloads: DownloadGrants | None = None
     queue: RunQueue | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -21,10 +22,9 @@ from shared.operations.agents.session import Draft, Found, missing, need, refusa
 from shared.operations.agents.turns import strict_limit
 from shared.operations.base import Call, Model, Route, operation
 from shared.operations.room import Room
-from shared.store.ports import Conflict
+from shared.store.ports import Conflict, StoreUnavailable
 
 _CURSOR = "after is not a valid artifact ID"
-_PAGE = 20
 
 
 class ArtifactId(Model):
@@ -170,32 +170,26 @@ def list_artifacts(room: Room, call: Call, data: ArtifactListInput) -> ArtifactL
 def _publications(
     room: Room, found: Found, after: str | None, descending: bool
 ) -> Iterator[tuple[Publication, set[str]]]:
-    """Publications in the asked direction, from that of the Artifact `after` on, each with its deleted Artifacts."""
-    place: str | None = None
-    sequence = None if after is None else ids.sequence_of(after, "art")
-    if sequence is not None:
-        item = room.state.get(found.partition, places.publication(sequence))
-        if item is not None:
-            yield publishing.load(room, item), _removed(room, found, sequence)
-        place = places.publication(sequence)
-    while page := room.state.query(
-        found.partition, places.PUBLICATIONS, after=place, limit=_PAGE, descending=descending
-    ):
-        for item in page:
-            made = publishing.load(room, item)
-            yield made, _removed(room, found, made.sequence)
-        place = page[-1].sort
+    """Publications in the asked direction, from that of the Artifact `after` on, each with its deleted Artifacts.
+
+    Both kinds of rows are in the order of their Turns' numbers, so each is walked once, page by page.
+    """
+    start = None if after is None else ids.sequence_of(after, "art")
+    deleted = publishing.tombstones(room, found, start=start, descending=descending)
+    coming = next(deleted, None)
+    for item in publishing.rows(room, found, start=start, descending=descending):
+        made = publishing.load(room, item)
+        gone: set[str] = set()
+        while coming is not None and _reached(coming, made.sequence, descending):
+            gone.add(coming)
+            coming = next(deleted, None)
+        yield made, gone
 
 
-def _removed(room: Room, found: Found, sequence: int) -> set[str]:
-    """The deleted Artifacts of one publication: their ids begin with its number."""
-    prefix = places.REMOVED + "art_" + ids.order(sequence)
-    gone: set[str] = set()
-    after: str | None = None
-    while page := room.state.query(found.partition, prefix, after=after, limit=1000):
-        gone |= {item.sort.removeprefix(places.REMOVED) for item in page}
-        after = page[-1].sort
-    return gone
+def _reached(artifact: str, sequence: int, descending: bool) -> bool:
+    """Whether an id is of the publication of that number, or of one that lies before it in the direction."""
+    number = ids.sequence_of(artifact, "art") or 0
+    return number >= sequence if descending else number <= sequence
 
 
 @operation(
@@ -207,17 +201,22 @@ def delete_artifact(room: Room, call: Call, data: ArtifactId) -> ArtifactDeleted
     """Delete an Artifact. The file of the workspace stays; the same content may be published again."""
     found = need(room, call.project, data.session_id)
     _need(room, found, data.artifact_id)
+    mark = secrets.token_hex(8)
 
     def decide(draft: Draft) -> None:
         try:
             draft.head = publication.removed(draft.head)
         except Refused as refused:
             raise refusal(refused) from None
-        draft.put(places.REMOVED + data.artifact_id, {"at": draft.now})
+        draft.put(places.REMOVED + data.artifact_id, {"at": draft.now, "by": mark})
 
     try:
         swap(room, found, decide)
-    except Conflict:
-        # Somebody else has deleted it first.
-        raise missing() from None
+    except (Conflict, StoreUnavailable) as error:
+        # Whose the tombstone is tells whether an answer was lost, or somebody else has deleted it first.
+        there = room.state.get(found.partition, places.REMOVED + data.artifact_id)
+        if there is None or there.attributes["by"] != mark:
+            if isinstance(error, Conflict):
+                raise missing() from None
+            raise
     return ArtifactDeleted(id=data.artifact_id)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic import Field
@@ -11,6 +12,7 @@ from shared.agents_errors import Fault, Refusal
 from shared.domain.agents import cursors, ids
 from shared.errors import Code
 from shared.operations.agents import large, places
+from shared.operations.agents.publishing import walked
 from shared.operations.agents.seeing import seen
 from shared.operations.agents.session import Found, need
 from shared.operations.agents.turns import DEFAULT, need_turn
@@ -20,7 +22,9 @@ from shared.store.ports import Item
 
 _CURSOR = "Invalid session item ID in `after`"
 PAGE_BYTES = 4 * 1024 * 1024
-"""Bytes of stored items above which a page ends early: `has_more` then leads on."""
+"""Bytes of a page's items, as ASCII JSON, above which it ends early: `has_more` then leads on."""
+_PIECE = 21
+"""Rows of one query, each of up to 32 KiB: a page of the default length and one ahead."""
 
 
 class ItemListInput(Model):
@@ -48,37 +52,79 @@ class ItemList(Model):
     has_more: bool = Field(description="Whether more items follow.")
 
 
-def _page(room: Room, found: Found, data: ItemListInput, keep: Callable[[Item], bool]) -> ItemList:
-    """A page of the rows that `keep` keeps. Errors: 400 for a cursor that is none of them."""
-    limit = cursors.clamped(DEFAULT if data.limit is None else data.limit)
-    after = None
-    if data.after is not None:
-        sort = places.ITEMS + data.after
-        item = room.state.get(found.partition, sort) if ids.is_id(data.after, "item") else None
-        if item is None or not keep(item):
-            raise Refusal(Fault.INVALID, _CURSOR)
-        after = sort
+def _cursor(room: Room, found: Found, after: str | None, turn: str | None) -> str | None:
+    """The sort that a page begins behind. Errors: 400 for what names no item of the list."""
+    if after is None:
+        return None
+    item = room.state.get(found.partition, places.ITEMS + after) if ids.is_id(after, "item") else None
+    if item is None or turn not in (None, item.attributes["turn"]):
+        raise Refusal(Fault.INVALID, _CURSOR)
+    return item.sort
 
-    def rows(place: str | None, count: int) -> list[Item]:
-        return room.state.query(
-            found.partition, places.ITEMS, after=place, limit=count, descending=data.order == "desc"
-        )
 
-    page = cursors.scan(rows, lambda row: row.sort, after, keep, limit)
+def _rows(room: Room, found: Found, after: str | None, descending: bool) -> Iterator[Item]:
+    """Rows behind a sort, read in pieces."""
+    return walked(room, found, places.ITEMS, after, _PIECE, descending)
+
+
+def _of_turn(room: Room, found: Found, turn: str, after: str | None, descending: bool) -> Iterator[Item]:
+    """The rows of one Turn behind a sort, without reading those of others.
+
+    A Turn's items are made from its own number on, and before any of the next Turn: the Turns' ids, which sort as
+    their numbers do, never go back along the items.
+    """
+    if after is None:
+        after = _end(room, found, turn) if descending else places.ITEMS + _place(turn)
+    for row in _rows(room, found, after, descending):
+        of = row.attributes["turn"]
+        if of == turn:
+            yield row
+        elif (of < turn) == descending:
+            return
+
+
+def _end(room: Room, found: Found, turn: str) -> str | None:
+    """The sort of the first item behind a Turn's; None where it has the last one.
+
+    The next Turn may be numbered before the last items of this one, in the transaction that ends it.
+    """
+    following = room.state.query(found.partition, places.TURNS, after=places.TURNS + turn, limit=1)
+    if not following:
+        return None
+    first = places.ITEMS + _place(following[0].attributes["id"])
+    return next((row.sort for row in _rows(room, found, first, False) if row.attributes["turn"] > turn), None)
+
+
+def _place(turn: str) -> str:
+    """What ids of items begin with that are numbered from a Turn on."""
+    return "item_" + ids.order(ids.sequence_of(turn, "turn") or 0)
+
+
+def _page(room: Room, limit: int | None, rows: Iterator[Item]) -> ItemList:
+    """A page of rows, read one by one: it ends early where the items become too many bytes for one answer.
+
+    One item is always there, so that whoever follows `last_id` comes to the end.
+    """
+    most = min(PAGE_BYTES, room.limits.answer_bytes or PAGE_BYTES)
+    count = cursors.clamped(DEFAULT if limit is None else limit)
     items: list[dict[str, Any]] = []
     size = 0
-    for row in page.rows:
-        if row.attributes["pointer"]:
-            info = room.objects.head(row.attributes["pointer"])
-            size += 0 if info is None else info.size
-        if items and size > PAGE_BYTES:
+    has_more = False
+    for row in rows:
+        has_more = len(items) == count
+        if has_more:
             break
-        items.append(large.value(room, row.attributes))
+        item = large.value(room, row.attributes)
+        size += len(json.dumps(item, separators=(",", ":")))
+        has_more = bool(items) and size > most
+        if has_more:
+            break
+        items.append(item)
     return ItemList(
         data=items,
         first_id=items[0]["id"] if items else None,
         last_id=items[-1]["id"] if items else None,
-        has_more=page.has_more or len(items) < len(page.rows),
+        has_more=has_more,
     )
 
 
@@ -93,7 +139,8 @@ def list_items(room: Room, call: Call, data: ItemListInput) -> ItemList:
     A page ends early where its items are large.
     """
     found = seen(room, need(room, call.project, data.session_id))
-    return _page(room, found, data, lambda row: True)
+    after = _cursor(room, found, data.after, None)
+    return _page(room, data.limit, _rows(room, found, after, data.order == "desc"))
 
 
 @operation(
@@ -108,4 +155,5 @@ def list_turn_items(room: Room, call: Call, data: TurnItemListInput) -> ItemList
     """
     found = seen(room, need(room, call.project, data.session_id))
     need_turn(room, found, data.turn_id)
-    return _page(room, found, data, lambda row: row.attributes["turn"] == data.turn_id)
+    after = _cursor(room, found, data.after, data.turn_id)
+    return _page(room, data.limit, _of_turn(room, found, data.turn_id, after, data.order == "desc"))

@@ -1,0 +1,1 @@
+"""Turns, items and Artifacts of a Session, by contract row, on real stores."""
