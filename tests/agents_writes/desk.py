@@ -22,6 +22,7 @@ from shared.operations import names, workspace
 from shared.operations.agents import (
     config,
     environment_files,  # noqa: F401
+    environments,  # noqa: F401
     places,
 )
 from shared.operations.agents.session import Found, find

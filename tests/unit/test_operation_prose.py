@@ -69,6 +69,7 @@ def test_the_operations_are_those_that_the_doors_expect() -> None:
         "files.stat", "files.delete", "files.read", "files.write", "uploads.create", "uploads.complete", "health.get",
         "keys.create", "keys.list", "keys.revoke", "sources.get", "sources.list", "sources.delete",
         "sources.begin_upload", "sources.complete_upload", "sources.cancel_upload",
+        "writes.list", "writes.get", "writes.settle",
     }  # fmt: skip
 
 
@@ -77,7 +78,7 @@ def test_operators_operations_have_no_route() -> None:
         if one.audience == "operator":
             assert one.route is None
     assert {one.name for one in ALL.values() if one.audience == "operator"} == {
-        "keys.create", "keys.list", "keys.revoke",
+        "keys.create", "keys.list", "keys.revoke", "writes.list", "writes.get", "writes.settle",
     }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from shared.domain.agents import envpaths, listing
 from shared.domain.agents.listing import Order
 from shared.domain.agents.refusals import Reason, Refused
 from shared.errors import Code
-from shared.operations.agents.environments import find_environment, usable_environment, workspace_of
+from shared.operations.agents.reaching import find_environment, usable_environment, workspace_of
 from shared.operations.agents.requests.file_create import read_file_create
 from shared.operations.agents.requests.files import FileRequest
 from shared.operations.agents.requests.reading import may_echo

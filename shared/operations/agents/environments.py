@@ -1,4 +1,4 @@
-"""Environments as a client sees them, and their workspaces as the file operations find them (agents.md 2, 3.1, 11.5).
+"""Environments as a client sees them (agents.md 2, 11.5).
 
 What is shown is what the Session was created with; live files are the file operations' business.
 """
@@ -9,16 +9,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from shared.domain.agents.refusals import Reason, Refused
-from shared.domain.agents.writes import usable
 from shared.errors import Code
-from shared.operations import workspace
 from shared.operations.agents.config import describe
+from shared.operations.agents.reaching import find_environment
 from shared.operations.agents.seeing import seen
-from shared.operations.agents.session import Found, missing, need_environment
+from shared.operations.agents.session import missing, need_environment
 from shared.operations.base import Call, Model, Route, Sparse, operation
 from shared.operations.room import Room
-from shared.operations.workspace import Opened
 
 
 class EnvironmentId(Model):
@@ -49,27 +46,6 @@ class EnvironmentInfo(Model):
     files: list[InstalledFile] = Field(description="What was installed at the creation of the Session; no later file.")
     plugins: list[dict[str, Any]] = Field(description="Plugins that were installed at the creation of the Session.")
     skills: list[dict[str, Any]] = Field(description="Skills that were installed at the creation of the Session.")
-
-
-def find_environment(room: Room, call: Call, data: dict[str, Any]) -> None:
-    """The lookup of every operation on an Environment: before anything else of its input. Errors: 404."""
-    given = data.get("environment_id")
-    need_environment(room, call.project, given if isinstance(given, str) else "")
-
-
-def usable_environment(room: Room, project: str, environment: str) -> Found:
-    """The Session of an Environment whose files can be reached. Errors: 404; Refused: PROVISIONING, EXECUTION."""
-    found = seen(room, need_environment(room, project, environment))
-    usable(found.head)
-    return found
-
-
-def workspace_of(room: Room, found: Found) -> Opened:
-    """The workspace as it is now, without its lock. Errors: Refused(EXECUTION) where it is gone."""
-    opened = workspace.at(room, found.project, found.session)
-    if opened is None or opened.head.gone:
-        raise Refused(Reason.EXECUTION)
-    return opened
 
 
 @operation(

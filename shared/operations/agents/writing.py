@@ -29,7 +29,7 @@ from shared.domain.agents.writes import Write
 from shared.limits import Limits
 from shared.operations import names, workspace
 from shared.operations.agents import places
-from shared.operations.agents.environments import workspace_of
+from shared.operations.agents.reaching import workspace_of
 from shared.operations.agents.session import Draft, Found, need, put_head, swap
 from shared.operations.room import Room
 from shared.operations.workspace import Opened
