@@ -26,9 +26,7 @@ def session(room: Room, mark: int = 1, *, metadata: Mapping[str, str] | None = N
     room.state.transact(
         [
             PutNew(found.partition, places.HEAD, head.attributes()),
-            PutNew(
-                found.partition, places.CONFIG, config.attributes(room, found.partition, described, metadata or {})
-            ),
+            PutNew(found.partition, places.CONFIG, config.attributes(room, found.partition, described, metadata or {})),
         ]
     )
     return need(room, PROJECT, ident)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from shared.agents_errors import Refusal
 from shared.domain.agents import events, ids
 from shared.domain.agents.events import Frame, Source
+from shared.operations.agents import large
 from shared.operations.agents.session import Found, need, swap
 from shared.operations.agents.streams import Stream, open_stream
 from shared.operations.room import Room
@@ -165,8 +165,6 @@ def test_an_item_that_grows_between_two_looks_is_read_anew(room: Room) -> None:
     assert row is not None
 
     def decide(draft: Any) -> None:
-        from shared.operations.agents import large  # noqa: PLC0415
-
         draft.put("item/item_1", large.placed(room, partition, ended), row.version)
         draft.tell(events.item_done(source, ended, 0))
 
@@ -267,9 +265,9 @@ class Shaky:
 
 
 @pytest.fixture
-def shaky(room: Room) -> Iterator[tuple[Room, Shaky]]:
+def shaky(room: Room) -> tuple[Room, Shaky]:
     state = Shaky(room.state)
-    yield replace(room, state=state), state
+    return replace(room, state=state), state
 
 
 @pytest.mark.parametrize("verb", ["get", "query"])

@@ -14,8 +14,8 @@ from shared.domain.agents import events
 from shared.limits import Limits
 from shared.operations.room import Bells, Room
 from tests.agents.asking import BETA, JSON, Asker
-from tests.agents_door.conftest import QUICK, SILENT, served
-from tests.agents_door.listening import HOSTED, SESSIONS, Listener, client, creating, kinds, listening, made, say
+from tests.agents_door.conftest import SILENT, served
+from tests.agents_door.listening import HOSTED, SESSIONS, client, creating, kinds, listening, made, say
 from tests.agents_door.states import session, tell
 from tests.wire.scripted import Scripted, program
 from tests.wire.service import expect_eventually, open_test_room, serving
@@ -86,7 +86,9 @@ def test_news_of_another_process_come_without_a_bell(room: Room) -> None:
         assert kinds(stream.until("idle")) == ["idle"]
 
 
-@pytest.mark.parametrize("text", ["a\nb\r\nc\rd", "\x85\u2028\u2029\x0b\x0c\x1c\x1d\x1e", "\ud800", "\x00", "data: x\n\n"])
+@pytest.mark.parametrize(
+    "text", ["a\nb\r\nc\rd", "\x85\u2028\u2029\x0b\x0c\x1c\x1d\x1e", "\ud800", "\x00", "data: x\n\n"]
+)
 def test_no_text_ends_a_line(room: Room, text: str) -> None:
     found = session(room)
     with served(room) as (api, _), listening(api, found.session) as stream:
@@ -250,8 +252,3 @@ def test_a_door_that_carries_no_stream_refuses_before_anything_is_made(room: Roo
         assert (refused.status, b"streaming address" in refused.body) == (400, True)
         assert b'"param":"stream"' in refused.body
         assert [row.sort for row in room.state.query("p/first", "sess/")] == [f"sess/{ident}"]
-
-
-def test_the_pace_of_these_tests_is_quicker_than_that_of_a_service() -> None:
-    assert QUICK.keepalive < 15
-    assert isinstance(Listener, type)
