@@ -118,6 +118,11 @@ class _Generator(GenerateJsonSchema):
     def ser_schema(self, schema: Any) -> JsonSchemaValue | None:
         return None if schema["type"] == "function-wrap" else super().ser_schema(schema)
 
+    def default_schema(self, schema: Any) -> JsonSchemaValue:
+        made = super().default_schema(schema)
+        # Null is as absent: it is the default of a member whose type need not have it.
+        return {name: value for name, value in made.items() if name != "default" or value is not None}
+
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
