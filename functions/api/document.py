@@ -6,6 +6,7 @@ Each operation publishes the statuses that it sends itself. What the door sends 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
@@ -15,6 +16,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue, models_json_schema
 
+from functions.api.agents.queries import KEYED
+from functions.api.agents.streaming import CREATION
 from functions.api.named import Named, Sent
 from functions.api.typed import RUN, AnyOperation
 from shared.agents_errors import Fault
@@ -60,6 +63,8 @@ _RUN_HEADERS = {
     "Idempotency-Key": "A name for this request: sent again with the same body, it gets the stored answer.",
     "Prefer": "`respond-async`: do not wait; the answer is 202 and names the run.",
 }
+_KEY = "A name for this request, at most 128 bytes: sent again with the same body, it is not done again."
+_STREAM: Schema = {"text/event-stream": {"schema": {"type": "string", "description": "Where `stream` is true."}}}
 _ERROR: Schema = {
     "type": "object",
     "description": "Why a request was refused or failed.",
@@ -112,6 +117,11 @@ class _Generator(GenerateJsonSchema):
 
     def ser_schema(self, schema: Any) -> JsonSchemaValue | None:
         return None if schema["type"] == "function-wrap" else super().ser_schema(schema)
+
+    def default_schema(self, schema: Any) -> JsonSchemaValue:
+        made = super().default_schema(schema)
+        # Null is as absent: it is the default of a member whose type need not have it.
+        return {name: value for name, value in made.items() if name != "default" or value is not None}
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -212,6 +222,8 @@ def _typed(operation: AnyOperation, start: AnyOperation, models: _Models, path: 
         parameters += [_parameter(operation, name, "query") for name in _members(operation) if name not in path]
     if operation.name == RUN:
         parameters += [_header(name, False, text) for name, text in _RUN_HEADERS.items()]
+    elif operation.name in KEYED:
+        parameters.append(_header("Idempotency-Key", False, _KEY))
     if parameters:
         entry["parameters"] = parameters
     if _body_members(operation):
@@ -226,6 +238,8 @@ def _typed(operation: AnyOperation, start: AnyOperation, models: _Models, path: 
         sent[operation.status] = {"description": "It is done; the answer has no body."}
     elif operation.status != _NO_SCHEMA:
         sent[operation.status] = _json("The answer.", models.reference(operation.output, "serialization"))
+    if operation.name == CREATION:
+        sent[operation.status]["content"] |= _STREAM
     if operation.name == RUN:
         sent[start.status] = {
             **_json("The run goes on.", models.reference(start.output, "serialization")),
@@ -287,9 +301,11 @@ def _parameter(operation: AnyOperation, name: str, place: str) -> Schema:
     shape = {key: value for key, value in schema.items() if key != "description"}
     if place == "path" and f"{{{name}:path}}" in "".join(operation.route.paths if operation.route else ()):
         shape["description"] = "May hold slashes."
+    # A member that is an object has the form `name[key]=value`.
+    deep = {"style": "deepObject"} if place == "query" and '"additionalProperties"' in json.dumps(shape) else {}
     return {
         "name": name, "in": place, "required": place == "path" or info.is_required(),
-        "description": info.description or "", "schema": shape,
+        "description": info.description or "", **deep, "schema": shape,
     }  # fmt: skip
 
 

@@ -1,20 +1,17 @@
-"""Services with the operations of Sessions at their door, and streams of a pace that tests can wait for."""
+"""Services whose streams have a pace that tests can wait for."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
 from functions.api.agents.streaming import Pace
 from functions.api.serve import Server, make_config
 from shared.limits import Limits
-from shared.operations import base
 from shared.operations.room import Room
 from shared.settings import Settings
 from tests.agents.asking import Asker
@@ -24,16 +21,6 @@ from tests.wire.service import Service, make_key, open_test_room
 QUICK = Pace(first=0.005, longest=0.02, check=0.02, keepalive=0.2)
 SILENT = Pace(first=600, longest=600, check=600, keepalive=600)
 """Nothing but a bell wakes a stream of this pace."""
-_DECLARING = ("sessions", "admitting", "saved")
-
-
-@pytest.fixture(autouse=True)
-def declared() -> Iterator[None]:
-    """The operations of Sessions, Agents and events are declared while a test runs, whatever the service imports."""
-    modules = [importlib.import_module(f"shared.operations.agents.{name}") for name in _DECLARING]
-    found = [value for module in modules for value in vars(module).values() if isinstance(value, base.Operation)]
-    with mock.patch.dict(base._REGISTRY, {operation.name: operation for operation in found}):
-        yield
 
 
 @contextlib.contextmanager

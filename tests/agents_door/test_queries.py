@@ -26,8 +26,8 @@ from tests.wire.scripted import Scripted
 from tests.wire.service import open_test_room
 
 LISTS = ("agents.list", "sessions.list", "turns.list", "turns.items", "items.list", "artifacts.list",
-         "environments.list_files")  # fmt: skip
-STRICT = ("turns.list", "artifacts.list", "environments.list_files")
+         "environments.list_files", "subagents.list")  # fmt: skip
+STRICT = ("turns.list", "artifacts.list", "environments.list_files", "subagents.list")
 PARENT_FIRST = ("artifacts.list", "environments.list_files")
 TWICE = "Failed to deserialize query string: duplicate field `limit`"
 

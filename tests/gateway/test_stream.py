@@ -106,6 +106,25 @@ def test_the_command_serves_every_route_and_ends_in_order() -> None:
     assert key not in out + err
 
 
+def test_it_carries_streams_up_to_its_end() -> None:
+    emulator = shared()
+    names = {"WORKROOM_STORE": "aws", "WORKROOM_EXECUTOR": "lambda", "WORKROOM_EXECUTOR_FUNCTION": "sandbox"}
+    names |= {"WORKROOM_TABLE": emulator.table(), "WORKROOM_BUCKET": emulator.bucket()}
+    key = made_key({"PATH": os.environ["PATH"], **emulator.environment(), **names})
+    headers = {**CALL, "Authorization": f"Bearer {key}", "OpenAI-Beta": "agents=v1"}
+    made = {"agent": {"model": "program:py"}, "environment": {"type": "openai_hosted"}}
+    with started() as (child, url), httpx.Client(base_url=url, headers=headers, timeout=30, trust_env=False) as client:
+        first, second = (client.post("/v1/agents/sessions", json=made).json()["id"] for _ in range(2))
+        with client.stream("GET", f"/v1/agents/sessions/{first}/events") as stream:
+            assert (stream.status_code, stream.headers["content-type"]) == (200, "text/event-stream")
+            assert client.delete(f"/v1/agents/sessions/{first}").status_code == 200
+            assert stream.read() == b""
+        with client.stream("GET", f"/v1/agents/sessions/{second}/events") as stream:
+            child.send_signal(signal.SIGTERM)
+            assert stream.read() == b""
+        assert child.wait(timeout=40) == 0
+
+
 @pytest.mark.parametrize("port", ["x", "-1", "65536", "999999", "8080 ", "８０"])
 def test_a_port_that_is_none_is_refused(port: str) -> None:
     with pytest.raises(BadSetting, match="AWS_LWA_PORT"):

@@ -35,7 +35,7 @@ class _Source(Convertor[str]):
 class _Agent(_Source):
     """An agent's id: no word of the contract's own addresses, which have routes of their own or are none."""
 
-    regex = r"(?!(?:sessions|environments|automations)(?:/|\Z))[^/]+"
+    regex = r"(?!(?:sessions|environments|automations|traces)(?:/|\Z))[^/]+"
 
 
 class _Environment(_Source):
