@@ -159,6 +159,11 @@ def test_it_is_done_from_another_process_while_the_lease_of_the_attempt_stands(d
     (row,) = desk.ask("writes.list").body["writes"]
     assert row["in_flight"] is True
     desk.room = replace(desk.room, owner=Owner("cli", "1"))
+    assert desk.ask("writes.settle", {"id": row["id"], "outcome": "committed"}).status == 400
+    write = desk.head().write
+    assert write is not None
+    assert write.ended, "the fence says that its attempt is over"
+    assert desk.create("/workspace/b").retry == "false"
     assert desk.ask("writes.settle", {"id": row["id"], "outcome": "rejected"}).status == 200
     assert desk.create().status == 201
 
