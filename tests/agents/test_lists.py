@@ -73,7 +73,7 @@ def test_filters_are_kept_apart_from_what_is_not_sent() -> None:
     assert lists.SESSIONS.read(pairs_of(b"")).filters == {}
 
 
-@pytest.mark.parametrize("query", [b"a=%GG", b"a;b=1", b"a=1;b=2", b"a=%ff", b"%=1"])
+@pytest.mark.parametrize("query", [b"a=%GG", b"a;b=1", b"a=1;b=2", b"%=1"])
 def test_a_strict_query_refuses_what_a_shared_one_drops(query: bytes) -> None:
     with pytest.raises(Refusal) as refused:
         pairs_of(query, strict=True)

@@ -32,5 +32,14 @@ def read_list_query(pairs: Pairs) -> dict[str, Any]:
     return {
         "limit": page.limit,
         "order": page.order,
-        **{name: given[name] for name in ("path", "page") if name in given},
+        **{name: _text(given[name]) for name in ("path", "page") if name in given},
     }
+
+
+def _text(value: str) -> str:
+    """A value as the operation takes it: what is no UTF-8 becomes a NUL, which no path and no token has (row 7a)."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return "\0"
+    return value

@@ -14,8 +14,8 @@ _ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 def pairs_of(query: bytes, *, strict: bool = False) -> Pairs:
     """The pairs in order. A malformed one (a wrong escape, `;`) is dropped; `strict` refuses it with 400.
 
-    `+` is a space. A pair without `=` has an empty value. What is no UTF-8 has U+FFFD in its place, or is malformed
-    where `strict`.
+    `+` is a space. A pair without `=` has an empty value. What is no UTF-8 has U+FFFD in its place; where `strict`
+    it is kept as lone surrogates, for who reads it to refuse.
     """
     found: Pairs = []
     for part in query.decode("latin-1").split("&"):
@@ -34,4 +34,4 @@ def _decoded(text: str, strict: bool) -> str:
     if ";" in text or _ESCAPE.search(text):
         raise ValueError(text)
     raw = unquote_to_bytes(text.replace("+", " ").encode("latin-1"))
-    return raw.decode("utf-8", "strict" if strict else "replace")
+    return raw.decode("utf-8", "surrogateescape" if strict else "replace")

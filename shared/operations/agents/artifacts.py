@@ -132,7 +132,7 @@ def open_artifact(room: Room, project: str, session: str, artifact: str) -> Open
     errors=(Code.NOT_FOUND,),
 )
 def get_artifact(room: Room, call: Call, data: ArtifactId) -> Artifact:
-    """Get an Artifact of a Session; `artifacts.content` gives its bytes."""
+    """Get an Artifact of a Session. `artifacts.content` gives its bytes."""
     found = need(room, call.project, data.session_id)
     return Artifact.model_validate(_need(room, found, data.artifact_id).wire(found.session))
 

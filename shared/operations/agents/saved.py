@@ -195,7 +195,7 @@ def create_agent(room: Room, call: Call, data: AgentMembers) -> SavedAgent:
     errors=(Code.NOT_FOUND,),
 )
 def get_agent(room: Room, call: Call, data: AgentId) -> SavedAgent:
-    """Get a saved agent of the project."""
+    """Get a saved agent of the project. Its definition is the one that new Sessions get."""
     item, definition = _read(room, find_agent(room, call.project, data.agent_id))
     return _shown(data.agent_id, item.attributes, definition)
 

@@ -172,7 +172,7 @@ def create_session(room: Room, call: Call, data: SessionCreateInput) -> AgentSes
     errors=(Code.NOT_FOUND,),
 )
 def get_session(room: Room, call: Call, data: SessionId) -> AgentSession:
-    """Get a Session of the project."""
+    """Get a Session of the project. Its `status` says whether it takes input or is at work."""
     return shown(room, seen(room, need(room, call.project, data.session_id)))
 
 
@@ -237,7 +237,7 @@ def _has(metadata: Mapping[str, str], pairs: Iterable[tuple[str, str]]) -> bool:
     reader=SessionUpdateInput.read,
 )
 def update_session(room: Room, call: Call, data: SessionUpdateInput) -> AgentSession:
-    """Describe a Session anew: its metadata are replaced."""
+    """Describe a Session anew. Its metadata are replaced; nothing else of it can be changed."""
     update = read_session_update(data.sent("session_id"))
     found = need(room, call.project, data.session_id)
     for _ in range(_ATTEMPTS):
@@ -265,7 +265,7 @@ def update_session(room: Room, call: Call, data: SessionUpdateInput) -> AgentSes
     errors=(Code.NOT_FOUND, Code.EXISTS),
 )
 def delete_session(room: Room, call: Call, data: SessionId) -> SessionDeleted:
-    """Delete a Session with its files and Artifacts, unless something goes on in it."""
+    """Delete a Session with its files and Artifacts. While something goes on in it, it is refused."""
     found = find(room, call.project, data.session_id)
     if found is None:
         tombstone = None

@@ -39,7 +39,7 @@ class SubagentList(Model):
     errors=(Code.INVALID_REQUEST, Code.NOT_FOUND),
 )
 def list_subagents(room: Room, call: Call, data: SubagentListInput) -> SubagentList:
-    """List the subagents of a Session: agents here have none."""
+    """List the subagents of a Session. Agents here have none, so the page is empty."""
     strict_limit(data.limit)
     need(room, call.project, data.session_id)
     if data.after is not None:

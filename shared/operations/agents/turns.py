@@ -96,7 +96,7 @@ def _shown(room: Room, found: Found, rows: list[Item]) -> list[AgentTurn]:
     errors=(Code.NOT_FOUND,),
 )
 def get_turn(room: Room, call: Call, data: TurnId) -> AgentTurn:
-    """Get a Turn of a Session."""
+    """Get a Turn of a Session. A client that polls it sees `completed`, `failed` or `cancelled` at its end."""
     found = seen(room, need(room, call.project, data.session_id))
     return _shown(room, found, [need_turn(room, found, data.turn_id)])[0]
 
