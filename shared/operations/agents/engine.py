@@ -88,7 +88,7 @@ class Turn(Protocol):
         again while new ones come in. It ends when there are none."""
 
     def results(self) -> Sequence[FunctionResult]:
-        """The results that a Turn which waited goes on with; none at its beginning."""
+        """The results that a Turn which waited goes on with, given once; none at its beginning."""
 
     def items(self) -> Iterator[Wire]:
         """Every finished item of the Session so far, in order."""

@@ -100,7 +100,7 @@ class Running:
         self._fence = found.head.active.fence
         self._found = found
         self._lock = threading.RLock()
-        self._results = results
+        self._results: Sequence[FunctionResult] = results
         self._next = next_output
         self._closing: list[Decide] = []
         self.batches: Iterator[Sequence[Wire]] = iter(())
@@ -226,7 +226,8 @@ class Running:
 
     def results(self) -> Sequence[FunctionResult]:
         """See engine.Turn."""
-        return self._results
+        results, self._results = self._results, ()
+        return results
 
     def items(self) -> Iterator[Wire]:
         """See engine.Turn."""
