@@ -13,6 +13,8 @@ from shared.domain import session as locks
 from shared.domain.agents import admission, events, turning, turns
 from shared.domain.agents.events import Source
 from shared.domain.agents.head import Call
+from shared.domain.agents.turning import NotFinal
+from shared.errors import Code, Failure
 from shared.operations import names, workspace
 from shared.operations.agents import ending, large, places
 from shared.operations.agents.config import Described, changing
@@ -194,7 +196,11 @@ def batches(running: Running, first: Sequence[dict[str, Any]] = ()) -> Iterator[
 
 
 def steered(running: Running) -> list[dict[str, Any]]:
-    """Materialise the input that was admitted during a Turn, if there is any: its messages."""
+    """Materialise the input that was admitted during a Turn, if there is any: its messages.
+
+    Once the Turn is to be cancelled, what is pending came behind the cancel and belongs to the next Turn.
+    Errors: Fenced; Failure (499).
+    """
     running.reread(need(running.room, running.found.project, running.found.session))
     pending = running.found.head.pending
     if pending is None:
@@ -210,7 +216,10 @@ def steered(running: Running) -> list[dict[str, Any]]:
             _take(draft, running.turn, len(chunk))
             draft.tell(*(events.item_added(source, item, None) for item in items))
 
-        running.step(decide)
+        try:
+            running.step(decide)
+        except NotFinal:
+            raise Failure(Code.CANCELLED) from None
         taken += len(chunk)
     return messages
 
