@@ -17,6 +17,8 @@ from typing import Any
 import shared.operations.all  # noqa: F401
 from shared.domain.session import Owner
 from shared.executor.local import LocalExecutor
+from shared.executor.port import Output
+from shared.executor.wire import RunAnswer, RunRequest
 from shared.identity import Caller
 from shared.limits import Limits
 from shared.operations import workspace
@@ -28,6 +30,7 @@ from shared.operations.lease import Heart
 from shared.operations.room import Gate, Room, now_ms
 from shared.store.local import open_local
 from tests.adversarial import runner_helpers
+from tests.fakes import Clock, Desk, FakeExecutor
 from tests.torture.checker import check_items, check_log
 
 PROJECT = "one"
@@ -242,3 +245,81 @@ class Reader:
     def close(self) -> None:
         self._over.set()
         self._thread.join(10)
+
+
+class Scripted(FakeExecutor):
+    """Scripts that may print while they run, and may wait until they are cancelled."""
+
+    def __init__(self, objects: Any) -> None:
+        super().__init__(objects)
+        self.acts: dict[str, Callable[[Act], None]] = {}
+        self.running: dict[str, Act] = {}
+        self.most = 0
+
+    def run(self, request: RunRequest, output: Output | None = None) -> RunAnswer:
+        """See Executor.run."""
+        act = Act(Desk(request, self._objects), output)
+        self.requests.append(request)
+        self.running[request.run_id] = act
+        self.most = max(self.most, len(self.running))
+        try:
+            if request.code in self.acts:
+                self.acts[request.code](act)
+        finally:
+            del self.running[request.run_id]
+        if act.stopped.is_set():
+            act.desk.reason = "stopped"
+        return act.desk.answer()
+
+    def cancel(self, run_id: str) -> None:
+        """See Executor.cancel."""
+        self.cancelled.append(run_id)
+        act = self.running.get(run_id)
+        if act is not None:
+            act.stopped.set()
+
+
+class Act:
+    """A scripted program while it runs."""
+
+    def __init__(self, desk: Desk, output: Output | None) -> None:
+        self.desk = desk
+        self.stopped = threading.Event()
+        self._output = output
+
+    def print(self, text: str) -> None:
+        """Print to standard output; it is told at once."""
+        self.desk.stdout += text
+        if self._output is not None:
+            self._output("stdout", text)
+
+    def wait(self) -> None:
+        """Go on until cancelled: 20 seconds at most."""
+        self.stopped.wait(20)
+
+
+@dataclass
+class Stage:
+    """A room with a scripted executor and a state that tests hook into."""
+
+    room: Room
+    executor: Scripted
+    state: Any
+    clock: Clock | None
+
+
+@contextmanager
+def staged(
+    folder: Path, clock: Clock | None = None, wrap: Callable[[Any], Any] = lambda state: state, **limits: int
+) -> Iterator[Stage]:
+    """A stage on the local store. `wrap` goes around the state port."""
+    store = open_local(folder / "data")
+    executor = Scripted(store.objects)
+    state = wrap(store.state)
+    room = make(state, store.objects, executor, clock or now_ms, limits=replace(Limits(), **limits))
+    try:
+        yield Stage(room, executor, state, clock)
+    finally:
+        room.hands.stop_all()
+        room.background.shutdown(wait=True, cancel_futures=True)
+        store.close()
