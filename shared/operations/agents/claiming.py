@@ -14,6 +14,7 @@ from shared.domain.agents import admission, events, turning, turns
 from shared.domain.agents.events import Source
 from shared.domain.agents.head import Call
 from shared.domain.agents.turning import NotFinal
+from shared.domain.session import Fenced
 from shared.errors import Code, Failure
 from shared.operations import names, workspace
 from shared.operations.agents import ending, large, places
@@ -21,9 +22,9 @@ from shared.operations.agents.config import Described, changing
 from shared.operations.agents.ending import TurnRow
 from shared.operations.agents.engine import FunctionResult, Wire
 from shared.operations.agents.requests.events import Batch, Message, Result
-from shared.operations.agents.running import Running
+from shared.operations.agents.running import Running, Stopping
+from shared.operations.agents.sending import send
 from shared.operations.agents.session import Draft, Found, need, put_head
-from shared.operations.base import Cancel
 from shared.operations.budget import Budget
 from shared.operations.room import Room
 from shared.operations.workspace import Opened
@@ -49,10 +50,11 @@ def messages_of(batch: Batch) -> list[dict[str, Any]]:
     return [dict(message) for event in events_ if isinstance(event, Message) for message in event.items]
 
 
-def claim(room: Room, found: Found, described: Described, cancel: Cancel, budget: Budget) -> Running | None:
+def claim(room: Room, found: Found, described: Described, cancel: Stopping, budget: Budget) -> Running | None:
     """Take up the active Turn, with its workspace, and bring it into progress; None where it is not to be had.
 
-    Errors: StoreUnavailable; Fenced where it is taken away before it is in progress.
+    Errors: StoreUnavailable; Fenced where the Session has changed meanwhile, whoever changed it, or where the Turn is
+    taken away before it is in progress: it is to be looked at again.
     """
     active = found.head.active
     draft = Draft.on(room, found)
@@ -84,12 +86,13 @@ def claim(room: Room, found: Found, described: Described, cancel: Cancel, budget
         _take(draft, active.turn, len(chunk))
         row = _advance(draft, described, row, items, last=taken == len(messages))
     head, actions = draft.closed()
+    whole = [put_head(found, head), *actions]
     try:
-        version, *_ = room.state.transact([put_head(found, head), *actions])
+        send(room, whole, lambda: room.state.transact(whole))
     except Conflict:
-        return None
+        raise Fenced from None
     room.bells.ring(found.partition)
-    now = Found(found.project, found.session, version, head)
+    now = Found(found.project, found.session, found.version + 1, head)
     outputs = _outputs(room, now, row) if results else 0
     running = Running(
         room, now, described, row, opened, cancel=cancel, budget=budget, next_output=outputs, results=results
