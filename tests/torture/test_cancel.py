@@ -28,8 +28,8 @@ def programs(mark: str) -> dict[str, str]:
         "daemon": f"( ( setsid nohup bash -c '{sleep}' >/dev/null 2>&1 & ) & ) ; echo x > left.txt; {sleep}",
         "bomb": f"f() {{ bash -c '{sleep}' & f | f & }}; f; {sleep}",
         "deaf": f"trap '' TERM INT HUP QUIT; bash -c \"trap '' TERM INT HUP; {sleep}\" & {sleep}",
-        "busy": f"(exec -a {mark} bash -c 'while :; do :; done') & for i in 1 2; do (while :; do :; done) & done; {sleep}",
-        "flood": f"(exec -a {mark} yes) ",
+        "busy": f"(exec -a {mark} bash -c 'while :; do :; done') & (while :; do :; done) & {sleep}",
+        "flood": f"(exec -a {mark} sleep 300) & while :; do echo yes; done",
         "writer": f"(exec -a {mark} sleep 300) & i=0; while :; do echo $i > f$((i++ % 500)); done",
     }
 
@@ -236,5 +236,3 @@ def test_a_forced_cancel_fences_the_holder_out_and_stops_its_program(tmp_path: P
         assert one.files() == {}
         assert one.artifacts() == []
         one.verify()
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ HELLO = {
     "java": 'public class Main { public static void main(String[] a) { System.out.println("hi"); } }',
     "go": 'package main\nimport "fmt"\nfunc main() { fmt.Println("hi") }',
     "rs": 'fn main() { println!("hi"); }',
-    "php": "<?php echo \"hi\\n\";",
+    "php": '<?php echo "hi\\n";',
     "r": 'cat("hi\\n")',
     "d": 'import std.stdio; void main() { writeln("hi"); }',
     "f90": 'program a\nwrite(*,"(A)") "hi"\nend program',
@@ -113,7 +114,8 @@ def test_binary_output(room: Room) -> None:
     assert turn["status"] == "completed"
     assert "\x00\x01" in one.output(turn["id"])
     one.verify()
-    turn = one.run("import os,sys,time\nfor b in '🤣é'.encode(): sys.stdout.buffer.write(bytes([b])); sys.stdout.flush(); time.sleep(.2)")
+    slowly = "sys.stdout.buffer.write(bytes([b])); sys.stdout.flush(); time.sleep(.2)"
+    turn = one.run(f"import sys,time\nfor b in '🤣é'.encode(): {slowly}")
     assert one.output(turn["id"]) == "🤣é"
     one.verify()
 
@@ -127,7 +129,7 @@ def test_a_line_a_second_is_told_as_it_comes(room: Room) -> None:
     reader.close()
     for kind in ("agent.session.turn.output_text.delta", "agent.output.command_execution_output.delta"):
         times = [at for at, frame in reader.frames if frame["type"] == kind]
-        apart = [after - before for before, after in zip(times, times[1:], strict=False)]
+        apart = [after - before for before, after in itertools.pairwise(times)]
         assert len(times) >= 4
         assert sum(gap >= 0.5 for gap in apart) >= 4 - 1, apart
     assert one.output(turn["id"]) == "".join(f"line {i}\n" for i in range(1, 6))
@@ -168,8 +170,7 @@ def test_input_of_half_a_mebibyte(room: Room) -> None:
 
 
 def _said(one: Talk) -> list[str]:
-    texts = ["".join(part["text"] for part in item["content"]) for item in one.items() if item.get("role") == "user"]
-    return texts
+    return ["".join(part["text"] for part in item["content"]) for item in one.items() if item.get("role") == "user"]
 
 
 def test_input_at_the_very_end_is_never_lost(room: Room) -> None:
