@@ -63,9 +63,12 @@ def renew(head: Session, turn: str, fence: int, now: int, lease: int) -> Session
 def take(head: Session, turn: str, fence: int, count: int) -> Session:
     """`count` more items of the pending batch are materialised; with the last one nothing is pending (11.27).
 
-    Errors: Fenced; ValueError for more than there are.
+    A Turn that is to be cancelled takes nothing more: what is pending then is the next one's.
+    Errors: Fenced; NotFinal where it is to be cancelled; ValueError for more than there are.
     """
-    own(head, turn, fence)
+    active, _ = own(head, turn, fence)
+    if active.cancel:
+        raise NotFinal
     pending = head.pending
     if pending is None or not 0 <= count <= pending.count - pending.taken:
         raise ValueError("more items than the batch has")

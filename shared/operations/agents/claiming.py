@@ -13,15 +13,18 @@ from shared.domain import session as locks
 from shared.domain.agents import admission, events, turning, turns
 from shared.domain.agents.events import Source
 from shared.domain.agents.head import Call
+from shared.domain.agents.turning import NotFinal
+from shared.domain.session import Fenced
+from shared.errors import Code, Failure
 from shared.operations import names, workspace
 from shared.operations.agents import ending, large, places
 from shared.operations.agents.config import Described, changing
 from shared.operations.agents.ending import TurnRow
 from shared.operations.agents.engine import FunctionResult, Wire
 from shared.operations.agents.requests.events import Batch, Message, Result
-from shared.operations.agents.running import Running
+from shared.operations.agents.running import Running, Stopping
+from shared.operations.agents.sending import send
 from shared.operations.agents.session import Draft, Found, need, put_head
-from shared.operations.base import Cancel
 from shared.operations.budget import Budget
 from shared.operations.room import Room
 from shared.operations.workspace import Opened
@@ -47,10 +50,11 @@ def messages_of(batch: Batch) -> list[dict[str, Any]]:
     return [dict(message) for event in events_ if isinstance(event, Message) for message in event.items]
 
 
-def claim(room: Room, found: Found, described: Described, cancel: Cancel, budget: Budget) -> Running | None:
+def claim(room: Room, found: Found, described: Described, cancel: Stopping, budget: Budget) -> Running | None:
     """Take up the active Turn, with its workspace, and bring it into progress; None where it is not to be had.
 
-    Errors: StoreUnavailable; Fenced where it is taken away before it is in progress.
+    Errors: StoreUnavailable; Fenced where the Session has changed meanwhile, whoever changed it, or where the Turn is
+    taken away before it is in progress: it is to be looked at again.
     """
     active = found.head.active
     draft = Draft.on(room, found)
@@ -82,12 +86,13 @@ def claim(room: Room, found: Found, described: Described, cancel: Cancel, budget
         _take(draft, active.turn, len(chunk))
         row = _advance(draft, described, row, items, last=taken == len(messages))
     head, actions = draft.closed()
+    whole = [put_head(found, head), *actions]
     try:
-        version, *_ = room.state.transact([put_head(found, head), *actions])
+        send(room, whole, lambda: room.state.transact(whole))
     except Conflict:
-        return None
+        raise Fenced from None
     room.bells.ring(found.partition)
-    now = Found(found.project, found.session, version, head)
+    now = Found(found.project, found.session, found.version + 1, head)
     outputs = _outputs(room, now, row) if results else 0
     running = Running(
         room, now, described, row, opened, cancel=cancel, budget=budget, next_output=outputs, results=results
@@ -194,7 +199,11 @@ def batches(running: Running, first: Sequence[dict[str, Any]] = ()) -> Iterator[
 
 
 def steered(running: Running) -> list[dict[str, Any]]:
-    """Materialise the input that was admitted during a Turn, if there is any: its messages."""
+    """Materialise the input that was admitted during a Turn, if there is any: its messages.
+
+    Once the Turn is to be cancelled, what is pending came behind the cancel and belongs to the next Turn.
+    Errors: Fenced; Failure (499).
+    """
     running.reread(need(running.room, running.found.project, running.found.session))
     pending = running.found.head.pending
     if pending is None:
@@ -210,7 +219,10 @@ def steered(running: Running) -> list[dict[str, Any]]:
             _take(draft, running.turn, len(chunk))
             draft.tell(*(events.item_added(source, item, None) for item in items))
 
-        running.step(decide)
+        try:
+            running.step(decide)
+        except NotFinal:
+            raise Failure(Code.CANCELLED) from None
         taken += len(chunk)
     return messages
 

@@ -99,7 +99,16 @@ def new_turn(draft: Draft, described: Described, turn: str, number: int) -> None
 
 
 def seize(room: Room, draft: Draft) -> None:
-    """Take the workspace from whoever holds it, in the same transaction; what comes late is fenced out."""
+    """Take the workspace from the Turn that ends, in the same transaction; what comes late is fenced out.
+
+    While an Environment is prepared its workspace is in the hand of its preparation, which goes on.
+    """
+    if draft.found.head.environment.status != "pending":
+        take(room, draft)
+
+
+def take(room: Room, draft: Draft) -> None:
+    """Take the workspace from whoever holds it, in the same transaction."""
     item = room.state.get(draft.found.partition, names.HEAD)
     if item is not None:
         head = seized(Head.of(item.attributes))

@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+from shared.store.ports import StoreUnavailable
+
 _PAUSE_S = 0.5
+_LOOK_S = 0.25
 _MOST = 65_536
 """Characters that one flush tells of. What comes faster is told at the end."""
 
@@ -16,11 +19,13 @@ class Live:
     """Collects what a program prints to standard output and flushes it in a thread of its own.
 
     `flush` gets the new text. What was told is always a beginning of the output: after a flush that could not take
-    everything nothing more is told.
+    everything nothing more is told. `look` is called several times a second beside it. `unsure` is set where nobody
+    knows whether the last flush was told.
     """
 
-    def __init__(self, flush: Callable[[str], None]) -> None:
+    def __init__(self, flush: Callable[[str], None], look: Callable[[], None] = lambda: None) -> None:
         self._flush = flush
+        self._look = look
         self._lock = threading.Lock()
         self._waiting: list[str] = []
         self._size = 0
@@ -28,6 +33,7 @@ class Live:
         self._news = threading.Event()
         self._over = threading.Event()
         self.told = ""
+        self.unsure: StoreUnavailable | None = None
 
     def feed(self, stream: Literal["stdout", "stderr"], text: str) -> None:
         """Take a piece; called in order."""
@@ -56,19 +62,30 @@ class Live:
             thread.join()
 
     def _run(self) -> None:
+        telling = True
         while True:
-            self._news.wait()
+            self._news.wait(_LOOK_S)
             if self._over.is_set():
                 return
+            self._look()
             with self._lock:
                 text, self._waiting, self._size = "".join(self._waiting), [], 0
                 self._news.clear()
-            if text:
-                try:
-                    self._flush(text)
-                except Exception:
-                    # The Turn was taken away, or the store is: its holder meets the same and deals with it.
-                    return
-                self.told += text
+            if not text or not telling:
+                continue
+            telling = self._tell(text)
             if self._over.wait(_PAUSE_S):
                 return
+
+    def _tell(self, text: str) -> bool:
+        """Flush; whether anything more may be told."""
+        try:
+            self._flush(text)
+        except StoreUnavailable as error:
+            self.unsure = error
+            return False
+        except Exception:
+            # The Turn was taken away: its holder meets the same and deals with it.
+            return False
+        self.told += text
+        return True

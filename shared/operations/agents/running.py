@@ -11,7 +11,7 @@ Every transaction is under the Turn's fence. Whoever takes the Turn away advance
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from shared.domain.agents.events import Source
 from shared.domain.agents.head import Open, Session
 from shared.domain.manifest import Manifest
 from shared.domain.session import Fenced
-from shared.errors import Code, Failure
+from shared.errors import Failure
 from shared.executor.wire import RunAnswer
 from shared.identity import Caller
 from shared.operations import names, workspace
@@ -29,6 +29,7 @@ from shared.operations.agents.config import Described
 from shared.operations.agents.ending import TurnRow
 from shared.operations.agents.engine import FunctionResult, Ran, Said, Wire
 from shared.operations.agents.live import Live
+from shared.operations.agents.sending import send
 from shared.operations.agents.session import Decide, Draft, Found, again, put_head, swap
 from shared.operations.base import Cancel
 from shared.operations.budget import Budget
@@ -42,15 +43,30 @@ _OUTPUT = 32 * 1024
 _CUT = "\n[… cut …]\n"
 
 
+class Stopping(Cancel):
+    """The cancel of a Turn. What it stops may not know yet what it is to stop, so it is told again."""
+
+    def again(self) -> None:
+        """Stop once more what was to be stopped."""
+        with self._lock:
+            stop = self._stop if self.requested else None
+        if stop is not None:
+            stop()
+
+
 class SandboxBroken(Exception):
     """The files that a program left cannot be kept as a whole: the Turn fails with `sandbox_error` (11.31)."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """What the programs of a Turn have made of the workspace: the version they are at, and what capture asks for."""
+    """What the programs of a Turn have made of the workspace: the version they are at, and what capture asks for.
+
+    `before` is the version that the last one began with: a Turn that is cancelled keeps no more (11.35).
+    """
 
     base: Manifest
+    before: Manifest
     changed: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
 
@@ -83,7 +99,7 @@ class Running:
         row: TurnRow,
         opened: Opened | None,
         *,
-        cancel: Cancel,
+        cancel: Stopping,
         budget: Budget,
         next_output: int = 0,
         results: Sequence[FunctionResult] = (),
@@ -130,16 +146,7 @@ class Running:
     def step(self, decide: Decide) -> None:
         """One transaction under the Turn's fence, with what was put off. Errors: Fenced; StoreUnavailable."""
         with self._lock:
-            made: list[int] = []
-            whole = self._whole(decide, made)
-            try:
-                self._found = swap(self.room, self._found, whole)
-            except Conflict:
-                # The rows beside the head are this Turn's own: who changed one has taken the Turn away.
-                raise Fenced from None
-            except Failure as failure:
-                raise (Fenced() if failure.code is Code.NOT_FOUND else failure) from None
-            self._done(made)
+            self._send(decide, self.room.state.transact)
 
     def commit(self, where: tuple[str, str] | None, decide: Decide) -> None:
         """The last transaction, with what was put off: it also ends the hold on the workspace, whose version is at
@@ -148,19 +155,29 @@ class Running:
         Errors: Fenced; StoreUnavailable; what `decide` raises.
         """
         with self._lock:
-            made: list[int] = []
-            whole = self._whole(decide, made)
-            while True:
-                draft = Draft.on(self.room, self._found)
-                whole(draft)
-                head, actions = draft.closed()
-                try:
-                    self._transact(where, [put_head(self._found, head), *actions])
-                except Conflict as conflict:
-                    self._found = self._again(conflict)
-                    continue
-                self.room.bells.ring(self._found.partition)
-                return
+            self._send(decide, lambda actions: self._transact(where, actions))
+
+    def _send(self, decide: Decide, transact: Callable[[Sequence[Action]], object]) -> None:
+        """Make a step of what was put off and `decide`, again on whatever won meanwhile."""
+        made: list[int] = []
+        whole = self._whole(decide, made)
+        while True:
+            found = self._found
+            draft = Draft.on(self.room, found)
+            whole(draft)
+            head, rows = draft.closed()
+            actions = [put_head(found, head), *rows]
+            try:
+                send(self.room, actions, lambda actions=actions: transact(actions))  # type: ignore[misc]
+            except Conflict as conflict:
+                # The rows beside the head are this Turn's own: who changed one has taken the Turn away.
+                self._found = self._again(conflict)
+                continue
+            self.room.bells.ring(found.partition)
+            self._found = Found(found.project, found.session, found.version + 1, head)
+            self._next += made[0]
+            self._closing = []
+            return
 
     def reread(self, found: Found) -> None:
         """Go on from a newer state of the Session."""
@@ -178,10 +195,6 @@ class Running:
             made[:] = [draft.outputs]
 
         return whole
-
-    def _done(self, made: list[int]) -> None:
-        self._next += made[0]
-        self._closing = []
 
     def _again(self, conflict: Conflict) -> Found:
         try:
@@ -243,12 +256,15 @@ class Running:
         """See engine.Turn."""
         command = self._begin_command(said.command)
         spoken: list[_Item] = []
-        live = Live(lambda text: self._tell_output(command, spoken, text, speak=said.speak))
+        live = Live(lambda text: self._tell_output(command, spoken, text, speak=said.speak), self.cancel.again)
         try:
             with live.flowing():
                 answer = self._run(lang, code, live)
         finally:
             self.partial = {command.id: live.told, **{item.id: live.told for item in spoken}}
+        if live.unsure is not None:
+            # What was told, and which items there are, is known to nobody.
+            raise live.unsure
         self._closing.append(self._program_end(command, spoken, answer, live.told, speak=said.speak))
         return Ran(answer.code, answer.stdout, answer.stderr, answer.code == 0)
 
@@ -320,7 +336,12 @@ class Running:
                 draft.tell(events.command_delta(self.source, command.id, command.index, piece))
                 draft.tell(*(events.text_delta(self.source, item.id, item.index, piece) for item in made))
 
-        self.step(tell)
+        try:
+            self.step(tell)
+        except Fenced:
+            # The Turn was taken away: its program is not to run on.
+            self.cancel()
+            raise
         spoken[:] = made
 
     def _program_end(
@@ -365,8 +386,10 @@ class Running:
         if self.progress is None:
             stored = workspace.manifest_of(room, opened.head)
             # What is no file, folder, link or pipe lasts to the end of its Turn only (11.30).
-            self.progress = Progress(stored.without_kind("other"))
+            kept = stored.without_kind("other")
+            self.progress = Progress(kept, kept)
         progress = self.progress
+        progress.before = progress.base
         program = Program(
             lang=lang,
             code=code,

@@ -161,7 +161,7 @@ def fail_environment(room: Room, found: Found) -> None:
         active = draft.head.active
         row = None if active is None else ending.read_turn(room, found.partition, active.turn)
         draft.head = lifecycle.failed(draft.head, draft.now)
-        ending.seize(room, draft)
+        ending.take(room, draft)
         told = None
         if row is not None:
             error = TurnError("sandbox_error", events.FAILED_ENVIRONMENT["message"])

@@ -29,9 +29,8 @@ from shared.operations.agents.claiming import batches, claim
 from shared.operations.agents.config import changing, describe
 from shared.operations.agents.engine import Done, Failed, Outcome, Waits
 from shared.operations.agents.provisioning import provision
-from shared.operations.agents.running import Progress, Running, SandboxBroken, shortened
+from shared.operations.agents.running import Progress, Running, SandboxBroken, Stopping, shortened
 from shared.operations.agents.session import Draft, Found, find, need, swap
-from shared.operations.base import Cancel
 from shared.operations.budget import Budget
 from shared.operations.room import Room
 from shared.store.ports import Conflict, StoreUnavailable
@@ -64,7 +63,7 @@ def work(room: Room, project: str, session: str) -> None:
 
 def _run(room: Room, found: Found, budget: Budget) -> bool:
     """Run the Session's Turn, if it is to be had; whether it was."""
-    cancel = Cancel()
+    cancel = Stopping()
     try:
         running = claim(room, found, describe(room, found), cancel, budget)
     except Fenced:
@@ -126,14 +125,15 @@ def _outcome(running: Running) -> Outcome:
         return Failed(_INTERNAL)
 
 
-def _version(running: Running) -> tuple[str, str] | None:
-    """Where the workspace's next version lies; None where it stays as it is."""
+def _version(running: Running, outcome: End = "completed") -> tuple[str, str] | None:
+    """Where the workspace's next version lies; None where it stays as it is. A cancelled run leaves nothing (11.35)."""
     progress, opened = running.progress, running.opened
     if progress is None or opened is None:
         return None
-    if progress.base == workspace.manifest_of(running.room, opened.head):
+    manifest = progress.before if outcome == "cancelled" else progress.base
+    if manifest == workspace.manifest_of(running.room, opened.head):
         return None
-    return workspace.place(running.room, opened, progress.base)
+    return workspace.place(running.room, opened, manifest)
 
 
 def _complete(running: Running, done: Done) -> None:
@@ -144,7 +144,8 @@ def _complete(running: Running, done: Done) -> None:
     room = running.room
     files: Sequence[Entry] = ()
     if running.opened is not None:
-        progress = running.progress or Progress(workspace.manifest_of(room, running.opened.head))
+        stored = workspace.manifest_of(room, running.opened.head)
+        progress = running.progress or Progress(stored, stored)
         if capture.elsewhere(progress.lost):
             running.progress = None
             _close(running, "failed", _SANDBOX)
@@ -184,7 +185,7 @@ def _close(running: Running, outcome: Literal["failed", "cancelled"], error: Tur
         if draft.head.active is not None:
             ending.new_turn(draft, running.described, successor, number)
 
-    running.commit(_version(running), decide)
+    running.commit(_version(running, outcome), decide)
 
 
 def _partly(running: Running, unfinished: ending.Unfinished) -> ending.Unfinished:
