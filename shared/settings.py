@@ -18,7 +18,8 @@ _DIGITS = 16
 STORES = ("local", "aws")
 EXECUTORS = ("local", "lambda")
 ISOLATION = ("user", "session", "project")
-MCP_GROUPS = ("exec", "files", "uploads", "runs", "health", "sources")
+AGENTS_GROUPS = ("agents", "sessions", "events", "turns", "items", "subagents", "artifacts", "environments")
+MCP_GROUPS = ("exec", "files", "uploads", "runs", "health", "sources", *AGENTS_GROUPS)
 
 
 class BadSetting(ValueError):
