@@ -49,6 +49,9 @@ def limits_of(settings: Settings) -> Limits:
         run_ms=settings.run_ms,
         memory_bytes=settings.memory_mib * MIB,
         session_ms=settings.session_lifetime_s * 1000,
+        environment_ms=settings.environment_lifetime_s * 1000,
+        waiting_ms=settings.waiting_lifetime_s * 1000,
+        turn_run_ms=settings.turn_run_ms,
         lock_wait_ms=settings.lock_wait_ms,
         answer_ms=settings.answer_ms,
         answer_bytes=settings.answer_bytes,
@@ -73,7 +76,8 @@ def open_room(
             room = _on_aws(settings, limits, closing)
         else:
             room = _on_this_machine(settings, limits, closing, owner)
-        room = replace(room, metrics=metrics or room.metrics)
+        _check_model(settings, room)
+        room = replace(room, metrics=metrics or room.metrics, default_model=settings.default_model)
         if room.dev_key:
             development_key(settings, room)
     except BaseException:
@@ -92,6 +96,12 @@ def check_settings(settings: Settings) -> None:
         raise BadSetting("WORKROOM_EXECUTOR=lambda needs WORKROOM_STORE=aws: the function reads files by grant")
     if settings.executor == "lambda" and settings.executor_function is None:
         raise BadSetting("WORKROOM_EXECUTOR_FUNCTION is needed where WORKROOM_EXECUTOR is lambda")
+
+
+def _check_model(settings: Settings, room: Room) -> None:
+    """Refuse a default engine that is none. Errors: BadSetting."""
+    if settings.default_model is not None and settings.default_model not in room.engines.models:
+        raise BadSetting(f"WORKROOM_DEFAULT_MODEL takes {', '.join(sorted(room.engines.models))}")
 
 
 def _on_this_machine(settings: Settings, limits: Limits, closing: ExitStack, owner: str | None) -> Room:

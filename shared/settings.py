@@ -18,7 +18,8 @@ _DIGITS = 16
 STORES = ("local", "aws")
 EXECUTORS = ("local", "lambda")
 ISOLATION = ("user", "session", "project")
-MCP_GROUPS = ("exec", "files", "uploads", "runs", "health", "sources")
+AGENTS_GROUPS = ("agents", "sessions", "events", "turns", "items", "subagents", "artifacts", "environments")
+MCP_GROUPS = ("exec", "files", "uploads", "runs", "health", "sources", *AGENTS_GROUPS)
 
 
 class BadSetting(ValueError):
@@ -51,6 +52,12 @@ class Settings:
         REQUIRED_LAYERS, "sandbox layers without which no program runs, separated by commas", choices=LAYERS
     )
     session_lifetime_s: int = _setting(86_400, "life of a session after its last run, upload or deletion, in seconds")
+    environment_lifetime_s: int = _setting(86_400, "life of an Environment after its last activity, in seconds")
+    waiting_lifetime_s: int = _setting(3_600, "how long a Turn waits for results of function calls, in seconds")
+    turn_run_ms: int = _setting(300_000, "time of one program of a Turn", high=300_000)
+    default_model: str | None = _setting(
+        None, "engine of an agent without `model`, such as `program:py`; default: an agent has to name one"
+    )
     run_ms: int = _setting(30_000, "run time of a request that names no `timeout`", high=300_000)
     memory_mib: int = _setting(1_024, "memory of a run, in MiB", low=64)
     lock_wait_ms: int = _setting(330_000, "wait for a session that another run holds; then 409", high=900_000)

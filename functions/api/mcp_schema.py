@@ -22,7 +22,10 @@ _SINGLE = ("items", "additionalProperties", "contains", "not")
 
 
 def input_schema(model: type[BaseModel]) -> Schema:
-    """The closed schema of an input. An optional member is left out, never `null` (exec.md A8.16)."""
+    """The closed schema of an input. An optional member is left out, never `null` (exec.md A8.16).
+
+    An object of which no member is named, such as pairs of the caller's, stays open: closed it would take none.
+    """
     return _published(model.model_json_schema(by_alias=True, mode="validation"), closed=True)
 
 
@@ -87,8 +90,7 @@ def _inline(schema: Schema, definitions: Schema, *, closed: bool, within: tuple[
             made[key] = value
     if closed:
         made = _without_null(made)
-        if made.get("type") == "object":
-            made.setdefault("properties", {})
+        if made.get("type") == "object" and "properties" in made:
             made.setdefault("additionalProperties", False)
     return made
 

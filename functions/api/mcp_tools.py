@@ -25,9 +25,12 @@ from shared.store.ports import StoreUnavailable
 
 AnyOperation = Operation[Any, Any]
 
-_READS = frozenset({"get", "list", "read", "stat"})
+_READS = frozenset({"get", "list", "read", "stat", "items", "list_files"})
 _ADDS = frozenset(
     {
+        "agents.create",
+        "environments.create_file",
+        "sessions.create",
         "uploads.create",
         "exec.programmatic",
         "exec.programmatic_cancel",
@@ -37,6 +40,11 @@ _ADDS = frozenset(
 )
 _REPEATS = frozenset(
     {
+        "agents.delete",
+        "agents.update",
+        "artifacts.delete",
+        "sessions.delete",
+        "sessions.update",
         "files.delete",
         "files.write",
         "exec.programmatic_cancel",
@@ -108,8 +116,7 @@ class Tools:
         operation = self._operations[name]
         call = Call(caller=caller, cancel=cancel)
         try:
-            data = operation.parse(dict(arguments or {}))
-            output = operation.run(self._room, call, data)
+            output = operation.call_with(self._room, call, dict(arguments or {}))
             value = structured(output)
             content = content_of(self._room, call, operation.name, value)
             return CallToolResult(content=[*content], structured_content=value)

@@ -16,7 +16,7 @@ from functions.cli.show import Refused, as_json, line, table
 from shared.errors import Failure
 from shared.identity import Caller
 from shared.operations.base import Call, Operation, operations
-from shared.settings import Settings
+from shared.settings import AGENTS_GROUPS, Settings
 
 AnyOperation = Operation[Any, Any]
 
@@ -25,6 +25,9 @@ OPERATOR = Caller("operator", "cli")
 
 _PARAMETER = re.compile(r"\{(\w+)(:path)?\}")
 _START = "exec.start"
+_STREAMED = ("sessions.create", "stream")
+_PROGRAMS = frozenset(("exec", "health", *AGENTS_GROUPS)) - {"agents"}
+"""Groups whose operations may run a program: also who only looks at a Session has its work done."""
 
 
 def call(settings: Settings, args: Namespace) -> int:
@@ -49,7 +52,7 @@ def call(settings: Settings, args: Namespace) -> int:
     if operation.audience == "operator":
         as_json(directly(settings, operation, parsed).model_dump(mode="json", by_alias=True))
         return 0
-    with connect(settings, programs=operation.group in ("exec", "health")) as client:
+    with connect(settings, programs=operation.group in _PROGRAMS) as client:
         as_json(over_http(client, operation, data))
     return 0
 
@@ -69,17 +72,36 @@ def over_http(client: Client, operation: AnyOperation, data: dict[str, Any]) -> 
         return client.json("POST", "/v1/exec", body=data, headers={"Prefer": "respond-async"})
     if operation.route is None:
         return _as_tool(client, operation, data)
-    rest = {name: value for name, value in data.items() if value is not None}
+    post = operation.route.method == "POST"
+    # What reads its members itself tells null from nothing; the other inputs and a query know no null.
+    nulls = post and operation.reader is not None
+    rest = {name: value for name, value in data.items() if nulls or value is not None}
+    # The command prints one answer, not the events of a stream.
+    rest = {name: value for name, value in rest.items() if (operation.name, name) != _STREAMED}
 
     def member(found: re.Match[str]) -> str:
-        value = str(rest.pop(found[1]))
+        given = rest.pop(found[1], None)
+        if given is None:
+            raise Refused(f"`{found[1]}` is required", "invalid_request")
+        value = str(given)
         return path_of(value) if found[2] else segment(value)
 
     headers = client.bearer if operation.route.contract == "agents" else None
     path = _PARAMETER.sub(member, operation.route.paths[0])
-    if operation.route.method == "POST":
+    if post:
         return client.json("POST", path, body=rest, headers=headers)
-    return client.json(operation.route.method, path, query=rest, headers=headers)
+    return client.json(operation.route.method, path, query=_pairs(rest), headers=headers)
+
+
+def _pairs(members: dict[str, Any]) -> dict[str, Any]:
+    """Members as a query has them: a map is a pair for each of its keys, `name[key]`."""
+    made: dict[str, Any] = {}
+    for name, value in members.items():
+        if isinstance(value, dict):
+            made |= {f"{name}[{key}]": inner for key, inner in value.items()}
+        else:
+            made[name] = value
+    return made
 
 
 def _as_tool(client: Client, operation: AnyOperation, data: dict[str, Any]) -> Any:

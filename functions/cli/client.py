@@ -196,6 +196,8 @@ def refusal(answer: httpx.Response) -> Refused:
 
 
 def _json(answer: httpx.Response) -> Any:
+    if not answer.content and answer.is_success:
+        return {}
     try:
         return answer.json()
     except ValueError:

@@ -16,11 +16,12 @@ from typing import Any
 from functions.api.access import unexpected
 from functions.api.mcp_schema import clean
 from functions.direct.once import KEYED, once
+from shared.agents_errors import as_refusal
 from shared.errors import Code, Failure, invalid
 from shared.identity import Caller
 from shared.operations.admission import Credentials, admit
 from shared.operations.all import operations
-from shared.operations.base import Call, Operation
+from shared.operations.base import Call, Operation, Raw
 from shared.operations.keys import is_key
 from shared.operations.room import Room
 from shared.operations.texts import bounded
@@ -33,7 +34,10 @@ AnyOperation = Operation[Any, Any]
 
 @dataclass(slots=True)
 class Answer:
-    """What became of a call. `operation`, `project` and `key_id` are ours, never a text of the event."""
+    """What became of a call. `operation`, `project` and `key_id` are ours, never a text of the event.
+
+    `contract` is the operation's, in whose form an error is told; `final` says that a repeat would end as this did.
+    """
 
     status: int
     body: Any
@@ -42,6 +46,8 @@ class Answer:
     project: str | None = None
     key_id: str | None = None
     ms: float = 0.0
+    contract: str = "exec"
+    final: bool = False
 
     @property
     def data(self) -> dict[str, Any]:
@@ -51,6 +57,8 @@ class Answer:
     @property
     def again(self) -> bool:
         """Whether the same event may succeed later: what failed is ours, or is only in use at the moment."""
+        if self.final:
+            return False
         if self.error in (Code.BUSY, Code.IN_PROGRESS):
             return True
         return self.error is not None and self.error is not Code.UNSUPPORTED and self.status in (429, *range(500, 600))
@@ -77,7 +85,12 @@ def failed(error: BaseException, call_id: str, answer: Answer | None = None) -> 
         unexpected(call_id, error)
         failure = Failure(Code.STORE_UNAVAILABLE if isinstance(error, StoreUnavailable) else Code.INTERNAL)
     made = answer or Answer(0, None)
-    made.status, made.body, made.error = failure.code.status, clean(failure.body()), failure.code
+    if made.contract == "agents":
+        refusal = as_refusal(failure)
+        made.status, made.body, made.error = refusal.status, clean(refusal.envelope()), failure.code
+        made.final = refusal.retry is False
+    else:
+        made.status, made.body, made.error = failure.code.status, clean(failure.body()), failure.code
     return made
 
 
@@ -102,18 +115,29 @@ def _ask(room: Room, event: dict[Any, Any], key: str | None, answer: Answer) -> 
     if named is None or named.audience != "caller":
         raise Failure(Code.NOT_FOUND, "There is no such operation.")
     answer.operation = named.name
+    if named.route is not None:
+        answer.contract = named.route.contract
     call = Call(caller, _key(room, event, key))
-    given = event.get("input")
-    parsed = named.parse({} if given is None else given)
+    given = {} if event.get("input") is None else event["input"]
 
     def work() -> Any:
-        return clean(named.run(room, call, parsed).model_dump(mode="json", by_alias=True))
+        return clean(named.call_with(room, call, given).model_dump(mode="json", by_alias=True))
 
-    if call.idempotency_key is not None and named.name in KEYED:
-        body = once(room, call, call.idempotency_key, {"how": named.name, **parsed.model_dump()}, work)
+    asked = _asked(named, given) if call.idempotency_key is not None and named.name in KEYED else None
+    if asked is not None and call.idempotency_key is not None:
+        answer.body = once(room, call, call.idempotency_key, asked, work)
     else:
-        body = work()
-    answer.status, answer.body = named.status, body
+        answer.body = work()
+    answer.status = named.status
+
+
+def _asked(named: AnyOperation, given: object) -> dict[str, Any] | None:
+    """What a key stands for, or None for an input that cannot be read: the operation refuses it in its own order."""
+    try:
+        parsed = named.parse(given)
+    except Failure:
+        return None
+    return {"how": named.name, **(parsed.sent() if isinstance(parsed, Raw) else parsed.model_dump())}
 
 
 def _caller(room: Room, credential: object, *, needed: bool) -> Caller | None:

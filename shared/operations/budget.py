@@ -35,6 +35,11 @@ class Budget:
         """Milliseconds that are left, or None where nothing bounds them."""
         return None if self._end is None else int((self._end - time.monotonic()) * 1000)
 
+    def enough(self, most: int) -> bool:
+        """Whether a program may have `most` milliseconds of what is left."""
+        left = self.left_ms()
+        return left is None or most <= left - RESERVE_MS
+
     def wait_ms(self, limits: Limits) -> int:
         """How long the wait for a lock may take: the limit's, or what still leaves a run some time."""
         left = self.left_ms()

@@ -46,10 +46,10 @@ class DownloadGrants(Protocol):
 
 
 class RunQueue(Protocol):
-    """Hands a run that nobody waits for to a worker elsewhere. It is not trusted: records say what may run."""
+    """Hands work that nobody waits for to a worker elsewhere. It is not trusted: what is stored says what may run."""
 
     def send(self, message: Mapping[str, str]) -> None:
-        """Send `{"project", "run_id"}`. Errors: StoreUnavailable."""
+        """Send `{"project", "run_id"}` or `{"project", "session"}`. Errors: StoreUnavailable."""
 
 
 class RunMetrics(Protocol):

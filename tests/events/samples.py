@@ -96,6 +96,7 @@ class Stage:
             "upload_id": str(grant.upload_id),
             "project": PROJECT,
             **self.sources(),
+            **self.session(),
         }
 
     def sources(self) -> dict[str, str]:
@@ -111,6 +112,23 @@ class Stage:
                 "source_upload_id": begun,
                 "part_id": add_part(self.room, call, begun, other).id,
             }
+
+    def session(self) -> dict[str, str]:
+        """A saved agent, and an idle Session whose Turn has published a file."""
+        agent = str(self.do("agents.create", model="program:py").id)
+        script = program(stdout="42\n", write={"outputs/one.txt": "one\n"})
+        hosted = {"type": "openai_hosted"}
+        session = str(self.do("sessions.create", agent_id=agent, environment=hosted, input=script).id)
+        expect_eventually(lambda: self.do("sessions.get", session_id=session).status == "idle")
+        (turn,) = self.do("turns.list", session_id=session).data
+        (artifact,) = self.do("artifacts.list", session_id=session).data
+        return {
+            "agent_id": agent,
+            "sess_id": session,
+            "environment_id": str(artifact.environment_id),
+            "turn_id": str(turn.id),
+            "artifact_id": str(artifact.id),
+        }
 
     def put(self, url: str, body: bytes) -> None:
         """Send the bytes of an upload grant as a client does."""

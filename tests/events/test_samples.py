@@ -25,8 +25,17 @@ SOURCES = {
     "stream": ["function-url"],
     "worker": ["queue"],
 }
-STATUS = {"exec.start": 202, "exec.programmatic": 501, "exec.programmatic_cancel": 202, "uploads.create": 201}
-"""By exec.md A3, A8.8 and A8.15; every other operation answers 200."""
+STATUS = {
+    "exec.start": 202,
+    "exec.programmatic": 501,
+    "exec.programmatic_cancel": 202,
+    "uploads.create": 201,
+    "agents.create": 201,
+    "sessions.create": 201,
+    "environments.create_file": 201,
+    "events.create": 202,
+}
+"""By exec.md A3, A8.8 and A8.15 and agents.md 1.6, 3.3, 5.1 and 5.2; every other operation answers 200."""
 
 
 def test_every_operation_and_every_source_has_a_sample_and_there_is_no_other() -> None:

@@ -8,6 +8,7 @@ from dataclasses import fields
 
 from functions.room import check_settings
 from shared.limits import MIB, Limits
+from shared.operations.agents.program import PROGRAMS
 from shared.settings import BadSetting, Settings
 from tests.template.reading import (
     PROJECT,
@@ -21,17 +22,19 @@ from tests.template.reading import (
 )
 
 _OPENS = {"WORKROOM_STORE", "WORKROOM_EXECUTOR", "WORKROOM_TABLE", "WORKROOM_BUCKET", "WORKROOM_EXECUTOR_FUNCTION"}
-_LIMITS = {"WORKROOM_RUN_MS", "WORKROOM_MEMORY_MIB", "WORKROOM_SESSION_LIFETIME_S"}
+_LIVES = {f"WORKROOM_{name}_LIFETIME_S" for name in ("SESSION", "ENVIRONMENT", "WAITING")}
+_LIMITS = {"WORKROOM_RUN_MS", "WORKROOM_MEMORY_MIB"} | _LIVES
 _ADMITS = {f"WORKROOM_JWT_{name}" for name in ("KEY", "ISSUER", "AUDIENCE", "PROJECT")}
 _EVERY = _OPENS | _LIMITS | {"WORKROOM_LOG_LEVEL"}
-_FRONT = _EVERY | _ADMITS | {"WORKROOM_ISOLATION", "WORKROOM_QUEUE_URL"}
+_FRONT = _EVERY | _ADMITS | {"WORKROOM_ISOLATION", "WORKROOM_QUEUE_URL", "WORKROOM_DEFAULT_MODEL"}
 NEEDED = {
     "ApiFunction": _FRONT | {"WORKROOM_ANSWER_MS", "WORKROOM_ANSWER_BYTES", "WORKROOM_LOCK_WAIT_MS"},
     "StreamFunction": _FRONT
     | {"AWS_LAMBDA_EXEC_WRAPPER", "AWS_LWA_PORT", "AWS_LWA_INVOKE_MODE", "AWS_LWA_READINESS_CHECK_PATH"},
     "DirectFunction": _FRONT | {"WORKROOM_ANSWER_BYTES"},
-    "WorkerFunction": _EVERY | {"WORKROOM_ISOLATION", "WORKROOM_EVENT_BUS"},
-    "JanitorFunction": _EVERY,
+    "WorkerFunction": _EVERY
+    | {"WORKROOM_ISOLATION", "WORKROOM_EVENT_BUS", "WORKROOM_QUEUE_URL", "WORKROOM_TURN_RUN_MS"},
+    "JanitorFunction": _EVERY | {"WORKROOM_QUEUE_URL"},
     "SandboxFunction": {"WORKROOM_ALONE"},
 }
 """What each function reads of its environment."""
@@ -159,6 +162,9 @@ def times(template: Node) -> list[str]:
     if int(environment(rows["DirectFunction"]).get("WORKROOM_ANSWER_BYTES", ANSWER_BYTES)) + 65_536 > ANSWER_BYTES:
         found.append("DirectFunction: answers may be larger than Lambda carries")
     longest = limits.run_ms_max / 1000
+    turn = template["Parameters"]["TurnRunMs"]
+    if turn["MaxValue"] > limits.run_ms_max or turn["MaxValue"] / 1000 + 30 > rows["WorkerFunction"]["Timeout"]:
+        found.append("TurnRunMs: longer than a program of a Turn may take")
     for name, row in rows.items():
         if row["Timeout"] > 900:
             found.append(f"{name}: no function runs for longer than 900 s")
@@ -205,6 +211,8 @@ def parameters(template: Node) -> list[str]:
     scopes = template["Parameters"]["Isolation"]["AllowedValues"]
     choices = next(field for field in fields(Settings) if field.name == "isolation").metadata["choices"]
     found += ["Isolation: other scopes than the setting's"] if set(scopes) != set(choices) else []
+    engines = template["Parameters"]["DefaultModel"]["AllowedValues"]
+    found += ["DefaultModel: other engines than the service's"] if set(engines) != {"", *PROGRAMS.models} else []
     return found
 
 

@@ -35,8 +35,10 @@ NEEDED = {
     "ApiFunction": _BASE | _RUN | _QUEUE,
     "StreamFunction": _BASE | _RUN | _QUEUE,
     "DirectFunction": _BASE | _RUN | _QUEUE | _takes("CallQueue") | {("sqs:SendMessage", "DeadLetters.Arn")},
-    "WorkerFunction": _BASE | _RUN | _takes("RunQueue") | {("events:PutEvents", _BUS)},
-    "JanitorFunction": _BASE | {("dynamodb:BatchWriteItem", "Table.Arn"), ("s3:DeleteObject", "${Bucket.Arn}/*")},
+    "WorkerFunction": _BASE | _RUN | _QUEUE | _takes("RunQueue") | {("events:PutEvents", _BUS)},
+    "JanitorFunction": _BASE
+    | _QUEUE
+    | {("dynamodb:BatchWriteItem", "Table.Arn"), ("s3:DeleteObject", "${Bucket.Arn}/*")},
     "SandboxFunction": {(action, "*") for action in PLACING},
 }
 """What each function's code calls, beside its own log."""

@@ -27,6 +27,7 @@ from shared.operations import workspace
 from shared.operations.agents import ending, places, publishing, seeing
 from shared.operations.agents.claiming import batches, claim
 from shared.operations.agents.config import changing, describe
+from shared.operations.agents.dispatch import dispatch
 from shared.operations.agents.engine import Done, Failed, Outcome, Waits
 from shared.operations.agents.provisioning import provision
 from shared.operations.agents.running import Progress, Running, SandboxBroken, Stopping, shortened
@@ -46,12 +47,19 @@ _BUSY = TurnError("server_overloaded", "No place to run the program was free.")
 
 
 def work(room: Room, project: str, session: str) -> None:
-    """Do what is due in a Session, until nothing is. Errors: StoreUnavailable."""
+    """Do what is due in a Session, until nothing is. Errors: StoreUnavailable.
+
+    What its time would not do for any more is handed on: whoever takes it over has time of its own.
+    """
     budget = Budget(room.limits.answer_ms)
-    for _ in range(_MOST):
+    for done in range(_MOST):
         found = find(room, project, session)
         what = None if found is None else seeing.due(room, found)
         if found is None or what is None:
+            return
+        longest = {"provision": room.limits.setup_ms, "run": room.limits.turn_run_ms}.get(what, 0)
+        if done and longest and not budget.enough(longest):
+            dispatch(room, project, session, work)
             return
         if what == "provision":
             provision(room, found, budget)
