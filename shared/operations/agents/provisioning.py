@@ -13,18 +13,18 @@ import logging
 
 from shared.domain import session as locks
 from shared.domain.agents import destination, events, lifecycle
-from shared.domain.agents.destination import Content, Sizes
+from shared.domain.agents.destination import Content
 from shared.domain.agents.events import Source
 from shared.domain.agents.refusals import Refused
 from shared.domain.manifest import Manifest
 from shared.domain.session import Fenced
 from shared.errors import Failure
 from shared.identity import Caller
-from shared.limits import Limits
 from shared.operations import names, workspace
 from shared.operations.agents import seeing
 from shared.operations.agents.config import Config, InitialFile, describe
 from shared.operations.agents.session import Draft, Found, again, need, put_head
+from shared.operations.agents.writing import sizes
 from shared.operations.base import Cancel
 from shared.operations.budget import Budget
 from shared.operations.room import Room
@@ -38,18 +38,6 @@ _LOG = logging.getLogger("workroom.turn")
 
 class _Unpreparable(Exception):
     """The Environment's own files or commands do not work."""
-
-
-def sizes(limits: Limits) -> Sizes:
-    """The limits of a workspace as the rules of destinations take them."""
-    return Sizes(
-        workspace_bytes=limits.workspace_bytes,
-        workspace_entries=limits.workspace_entries,
-        names_bytes=limits.names_bytes,
-        path_bytes=limits.path_bytes,
-        path_depth=limits.path_depth,
-        name_bytes=limits.name_bytes,
-    )
 
 
 def provision(room: Room, found: Found, budget: Budget) -> None:
