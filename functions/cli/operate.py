@@ -90,7 +90,8 @@ def janitor(settings: Settings, _args: Namespace) -> int:
     from shared.operations.janitor import sweep  # noqa: PLC0415
 
     with opened_room(settings, programs=False) as room:
-        swept = sweep(room)
+        # The command has no executor of its own; a Session's work is for the service, or for the queue's workers.
+        swept = sweep(room, workers=room.queue is not None)
     line(f"removed {swept.sessions} sessions, {swept.objects} objects, {swept.records} records")
     return 0
 

@@ -27,7 +27,9 @@ def handler(event: Any, context: Any) -> Any:
     room = HERE.room()
     metrics = EmfMetrics()
     metrics.gauges(unsettled_writes_oldest_s=("Seconds", oldest_unsettled_ms(room) / 1000))
-    swept = sweep(room, None if until is None else lambda: time.monotonic() >= until)
+    late = None if until is None else lambda: time.monotonic() >= until
+    # This function runs no program: without a queue nobody is there to hand a Session's work to.
+    swept = sweep(room, late, workers=room.queue is not None)
     metrics.gauges(sessions_removed=("Count", swept.sessions), objects_removed=("Count", swept.objects))
     answer = {"sessions": swept.sessions, "objects": swept.objects, "records": swept.records, "whole": swept.whole}
     ms = round((time.monotonic() - begun) * 1000, 1)

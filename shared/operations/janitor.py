@@ -1,4 +1,4 @@
-"""Removing what is over: expired sessions, and objects that nothing names (DESIGN §4, §5).
+"""Removing what is over: expired and deleted sessions, and objects that nothing names (DESIGN §4, §5).
 
 An expired session goes in an order that a crash may cut anywhere: a tombstone in the head, by compare and swap, so
 that a commit in flight loses; the objects; the partition; its index row, by which the next sweep finds it again. An
@@ -7,6 +7,9 @@ can name it any more. Where it cannot be told what is named, everything stays.
 
 A sweep whose time is bounded stops between two steps and keeps its place, from which the next one goes on: however
 much there is, all of it is looked at in turn.
+
+Sessions of agents are seen too: an Environment that has expired, a Turn that nobody holds any more and a queued one
+need no reader (`agents.tidying`). So the first sweep of a service recovers what a crash has left.
 """
 
 from __future__ import annotations
@@ -17,8 +20,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from shared.domain import session as rules
+from shared.domain.agents.ids import is_id
 from shared.domain.session import Head
 from shared.operations import names, workspace
+from shared.operations.agents import places, tidying
 from shared.operations.room import Room
 from shared.operations.source_uploads import parts_named
 from shared.store.ports import Action, Conflict, DeleteIf, Item, ObjectInfo, PutIf, PutNew, StoreUnavailable
@@ -59,6 +64,7 @@ class _Sweep:
     """A sweep on its way. `part`, `project` and `after` are the place behind the last step that was done."""
 
     late: Callable[[], bool]
+    workers: bool = True
     part: str = "session/"
     project: str = ""
     after: str | None = None
@@ -70,13 +76,15 @@ class _Sweep:
         return Swept(self.sessions, self.objects, self.records, whole)
 
 
-def sweep(room: Room, late: Callable[[], bool] | None = None) -> Swept:
+def sweep(room: Room, late: Callable[[], bool] | None = None, *, workers: bool = True) -> Swept:
     """One sweep over every project. Safe beside running requests and other sweeps.
 
     `late` says that no further step is to be begun: the sweep then keeps its place and ends. Without it a sweep is a
-    whole one, and neither looks for a place nor keeps one.
+    whole one, and neither looks for a place nor keeps one. `workers` says that Sessions' jobs may be handed out:
+    this process runs programs, or there is a queue.
     """
     going = _Sweep(lambda: False) if late is None else _resumed(room, late)
+    going.workers = workers
     whole = _sweep(room, going)
     if late is not None:
         _keep_place(room, None if whole else going)
@@ -107,23 +115,31 @@ def _sweep(room: Room, going: _Sweep) -> bool:
 
 
 def _sweep_project(room: Room, project: str, going: _Sweep) -> bool:
-    """The expired sessions of a project, then the hints that point at none; whether it came to its end."""
+    """The expired sessions of a project, the hints that point at none, then its Sessions; whether it came to its
+    end."""
+    steps: dict[str, Callable[[Item], int]] = {
+        "session/": lambda row: _remove_expired(room, project, row),
+        "hint/": lambda row: _remove_stale_hint(room, project, row),
+        places.SESSIONS: lambda row: _tend(room, project, row, going),
+        places.DELETED: lambda row: tidying.remove(room, project, row),
+    }
+    parts = list(steps)
     if project != going.project:
-        going.part, going.project, going.after = "session/", project, None
-    for part in ("session/", "hint/"):
-        if going.part == "hint/" and part == "session/":
-            continue
+        going.part, going.project, going.after = parts[0], project, None
+    for part in parts[parts.index(going.part) :]:
         if part != going.part:
             going.part, going.after = part, None
         for row in _pages(room, names.project(project), part, going.after):
             if going.late():
                 return False
-            if part == "session/":
-                going.sessions += _remove_expired(room, project, row)
-            else:
-                _remove_stale_hint(room, project, row)
+            going.sessions += steps[part](row)
             going.after = row.sort
     return True
+
+
+def _tend(room: Room, project: str, row: Item, going: _Sweep) -> int:
+    tidying.tend(room, project, row, workers=going.workers)
+    return 0
 
 
 def _resumed(room: Room, late: Callable[[], bool]) -> _Sweep:
@@ -132,7 +148,7 @@ def _resumed(room: Room, late: Callable[[], bool]) -> _Sweep:
     if item is None:
         return _Sweep(late)
     kept = item.attributes
-    return _Sweep(late, kept["part"], kept["project"], kept["after"])
+    return _Sweep(late, part=kept["part"], project=kept["project"], after=kept["after"])
 
 
 def _keep_place(room: Room, going: _Sweep | None) -> None:
@@ -183,9 +199,10 @@ def _remove_expired(room: Room, project: str, row: Item) -> int:
     return _delete(room, row)
 
 
-def _remove_stale_hint(room: Room, project: str, row: Item) -> None:
+def _remove_stale_hint(room: Room, project: str, row: Item) -> int:
     if workspace.find(room, project, row.attributes["session"]) is None:
         _delete(room, row)
+    return 0
 
 
 def _delete(room: Room, row: Item) -> int:
@@ -223,11 +240,14 @@ def _objects(room: Room, after: str | None) -> Iterator[ObjectInfo]:
 
 def _named(room: Room, owner: str) -> Container[str] | None:
     """The keys that an owner's item names: a session's manifest and its bytes, a record's result, a source file's
-    bytes or its parts, a saved agent's definition. None: unknown.
+    bytes or its parts, a saved agent's definition; what an agent's Session names. None: unknown.
 
     A head whose manifest cannot be read keeps all its objects, and keeps no other owner's.
     """
     kind = owner.split("/")[2] if owner.count("/") == 3 else ""
+    _, project, _, ident = owner.split("/") if kind else ("", "", "", "")
+    if kind == "s" and is_id(ident, "sess"):
+        return tidying.named(room, project, ident)
     if kind == "source":
         return _source_named(room, owner)
     if kind == "parts":

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from functions.api.app import create_app
-from shared.settings import Settings
+from shared.settings import AGENTS_GROUPS, Settings
 from tests.wire.forms import MULTIPART, field, file, form
 from tests.wire.scripted import program
 from tests.wire.service import Answer, Service, expect_eventually, sessions
@@ -47,7 +47,8 @@ def routes_with_ids(app: FastAPI) -> Iterator[tuple[str, str, list[str]]]:
         assert isinstance(route, Route)
         names = re.findall(r"\{(\w+)(?::\w+)?\}", route.path)
         # A grant's token is a credential of its own, tested as such; the Agents API's routes are tests/agents'.
-        if names and names != ["token"] and not str(route.name).startswith("sources."):
+        agents = str(route.name).partition(".")[0] in ("sources", *AGENTS_GROUPS)
+        if names and names != ["token"] and not agents:
             for method in (route.methods or set()) - {"HEAD"}:
                 yield method, re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path), names
 

@@ -19,18 +19,20 @@ EVENTS = "event/"
 PUBLICATIONS = "pub/"
 REMOVED = "gone/"
 WRITES = "write/"
+BATCHES = "batch/"
 
 SESSIONS = "sess/"
 """Rows of a project's partition, one for each Session: its id begins with its time."""
 DELETED = "deleted/"
-"""Rows of a project's partition, one for each deleted Session, for 30 days."""
+"""Rows of a project's partition, one for each deleted Session, for `TOMBSTONE_S`."""
+TOMBSTONE_S = 30 * 86_400
 UNSETTLED = "unsettled/"
 """Rows of a project's partition, one for each write that is not settled."""
 
 
 def batch(batch_id: str) -> str:
     """The sort of an admitted batch of events."""
-    return f"batch/{batch_id}"
+    return BATCHES + batch_id
 
 
 def key(idempotency_key: str) -> str:

@@ -47,8 +47,11 @@ def writing(room: Room, found: Found) -> bool:
     return in_flight(found.head, workspace_head(room, found), room.owner, room.clock())
 
 
-def seen(room: Room, found: Found) -> Found:
-    """Do what is due, and give the Session as it is then. Errors: 404 where it is gone meanwhile."""
+def seen(room: Room, found: Found, *, patience_ms: int = _PATIENCE_MS, workers: bool = True) -> Found:
+    """Do what is due, and give the Session as it is then. Errors: 404 where it is gone meanwhile.
+
+    A job that has lain for `patience_ms` is dispatched, where there are `workers` to do it.
+    """
     from shared.operations.agents.work import work  # noqa: PLC0415  (work sees Sessions too)
 
     for _ in range(_ATTEMPTS):
@@ -56,7 +59,7 @@ def seen(room: Room, found: Found) -> Found:
         if what is None:
             return found
         if what in ("run", "provision"):
-            if _neglected(room, found):
+            if workers and _neglected(room, found, patience_ms):
                 dispatch(room, found.project, found.session, work, again=True)
             return found
         settle(room, found, what)
@@ -70,10 +73,10 @@ def due(room: Room, found: Found) -> lifecycle.Due | None:
     return lifecycle.due(found.head, workspace, room.owner, room.clock(), lifetimes(room))
 
 
-def _neglected(room: Room, found: Found) -> bool:
+def _neglected(room: Room, found: Found, patience_ms: int) -> bool:
     head = found.head
     since = head.created if head.active is None else head.active.since
-    return room.clock() >= since + _PATIENCE_MS
+    return room.clock() >= since + patience_ms
 
 
 def settle(room: Room, found: Found, what: lifecycle.Due) -> None:

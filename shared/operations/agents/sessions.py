@@ -30,7 +30,6 @@ from shared.operations.base import Call, Model, Raw, Route, operation
 from shared.operations.room import Room
 from shared.store.ports import Conflict, DeleteIf, Item, PutIf, PutNew
 
-_TOMBSTONE_S = 30 * 86_400
 _DEFAULT = 20
 _OBJECT = WithJsonSchema({"type": ["object", "null"]})
 _ATTEMPTS = 20
@@ -315,5 +314,5 @@ def _delete(room: Room, draft: Draft) -> None:
     if index is not None:
         draft.actions.append(DeleteIf(index.partition, index.sort, index.version))
     tombstone = {"at": draft.now, "swept": False, "evidence": evidence}
-    expires = draft.now // 1000 + _TOMBSTONE_S
+    expires = draft.now // 1000 + places.TOMBSTONE_S
     draft.actions.append(PutNew(project, places.DELETED + found.session, tombstone, expires))
