@@ -94,11 +94,11 @@ def _named(room: Room, found: Found) -> set[str]:
     keys.add(config.attributes["pointer"])
     for prefix in _LARGE:
         keys |= {row.attributes["pointer"] for row in _rows(room, found.partition, prefix)}
-    removed = publishing.removed(room, found)
     for row in _rows(room, found.partition, places.PUBLICATIONS):
         keys.add(row.attributes["pointer"])
-        artifacts = publishing.load(room, row).artifacts
-        keys |= {artifact.blob for artifact in artifacts if artifact.size and artifact.id not in removed}
+        made = publishing.load(room, row)
+        removed = publishing.removed(room, found, made.sequence)
+        keys |= {artifact.blob for artifact in made.artifacts if artifact.size and artifact.id not in removed}
     return keys
 
 
