@@ -18,7 +18,10 @@ from functions.worker import app
 from functions.worker.announce import EventBridge, Silent
 from functions.worker.client import patience
 from functions.worker.queue import SqsQueue
+from shared.agents_errors import Fault, Refusal
+from shared.errors import Code, Failure
 from shared.operations import queued
+from shared.operations.budget import RESERVE_MS
 from shared.operations.exec_models import RunRecord
 from shared.operations.room import Room
 from shared.store.ports import StoreUnavailable
@@ -103,6 +106,76 @@ def test_a_message_that_is_none_of_ours_runs_nothing_and_is_done_with(
     resume(run)
     assert again(app.handler(sqs(body), Context())) == []
     assert told == []
+
+
+SESSION = "sess_1kcc5ok00" + "A" * 24
+
+
+def of_session(session: str = SESSION, project: str = "first") -> dict[str, str]:
+    return {"project": project, "session": session}
+
+
+@pytest.fixture
+def works(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Room, str, str], None]], None]:
+    """Puts something else where a Session's work is done."""
+    return lambda code: monkeypatch.setattr(app, "work", code)
+
+
+def test_a_message_that_names_a_session_has_its_work_done_within_the_calls_time(
+    stage: Stage, told: list[Any], works: Any
+) -> None:
+    asked: list[tuple[str, str, int]] = []
+    works(lambda room, project, session: asked.append((project, session, room.limits.answer_ms)))
+    assert again(app.handler(sqs(of_session()), Context(left_ms=800_000))) == []
+    assert asked == [("first", SESSION, 800_000 - environment.MARGIN_MS)]
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        of_session("sess_x"), of_session("turn" + SESSION[4:]), of_session(project="a/b"), of_session(project=""),
+        {"session": SESSION}, {**of_session(), "run_id": RUN}, {"project": "first", "session": [SESSION]},
+        {"project": "first", "session": SESSION + "\n"},
+    ],
+    ids=lambda one: str(one)[:40],
+)  # fmt: skip
+def test_a_message_that_names_no_session_does_nothing_and_is_done_with(stage: Stage, works: Any, body: Any) -> None:
+    asked: list[str] = []
+    works(lambda room, project, session: asked.append(session))
+    assert again(app.handler(sqs(body), Context())) == []
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("error", "comes"),
+    [
+        (StoreUnavailable("x"), True), (Failure(Code.STORE_UNAVAILABLE), True), (Failure(Code.RATE_LIMITED), True),
+        (Refusal(Fault.NOT_FOUND), False), (Failure(Code.EXECUTOR_BROKEN), False), (RuntimeError("secret"), False),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_session_comes_again_only_where_the_store_or_a_place_was_missing(
+    stage: Stage, works: Any, error: Exception, comes: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(room: Room, project: str, session: str) -> None:
+        raise error
+
+    works(broken)
+    assert again(app.handler(sqs(of_session()), Context())) == (["m0"] if comes else [])
+    assert "secret" not in caplog.text
+
+
+def test_a_session_waits_while_this_process_takes_no_more_runs(stage: Stage, works: Any) -> None:
+    asked: list[str] = []
+    works(lambda room, project, session: asked.append(session))
+    for _ in range(stage.room.limits.run_queue):
+        stage.room.runs.take("first")
+    assert again(app.handler(sqs(of_session()), Context())) == ["m0"]
+    for _ in range(stage.room.limits.run_queue):
+        stage.room.runs.leave("first")
+    assert again(app.handler(sqs(of_session()), Context())) == []
+    assert asked == [SESSION]
 
 
 def test_a_run_that_nobody_queued_is_not_run(stage: Stage, told: list[Any]) -> None:
@@ -207,6 +280,75 @@ def test_a_queued_run_is_sent_as_its_name_and_nothing_else_in_its_projects_group
         sent = {"QueueUrl": URL, "MessageBody": body, "MessageGroupId": "first"}
         stub.add_response("send_message", {"MessageId": "m"}, sent)
         SqsQueue(URL, made).send({**message(), "code": "secret"})
+        stub.assert_no_pending_responses()
+
+
+def made(stage: Stage, **members: Any) -> str:
+    """A Session with a queued Turn."""
+    asked = {"agent": {"model": "program:py"}, "environment": {"type": "openai_hosted"}, **members}
+    answer = direct.handler(stage.ask("sessions.create", asked), Context())
+    assert answer["status"] == 201, answer
+    return str(answer["body"]["id"])
+
+
+def turn_of(stage: Stage, session: str) -> dict[str, Any]:
+    listed = direct.handler(stage.ask("turns.list", {"session_id": session}), Context())
+    (turn,) = listed["body"]["data"]
+    return dict(turn)
+
+
+def test_a_turn_that_was_queued_through_the_direct_door_is_run_once_by_the_worker(
+    stage: Stage, queue: Queue, told: list[Any]
+) -> None:
+    session = made(stage, input=program(stdout="out", write={"outputs/a": "1"}))
+    assert queue.sent == [of_session(session)]
+    assert stage.executor.started == 0
+    for _ in range(3):
+        assert again(app.handler(sqs(of_session(session), of_session(session)), Context())) == []
+    assert stage.executor.started == 1
+    assert turn_of(stage, session)["status"] == "completed"
+    published = direct.handler(stage.ask("artifacts.list", {"session_id": session}), Context())["body"]["data"]
+    assert [row["path"] for row in published] == ["/workspace/outputs/a"]
+    assert told == []
+
+
+def test_a_session_of_another_project_is_not_worked_on(stage: Stage, queue: Queue) -> None:
+    session = made(stage, input=program(stdout="out"))
+    assert again(app.handler(sqs(of_session(session, "second")), Context())) == []
+    assert stage.executor.started == 0
+    assert turn_of(stage, session)["status"] == "queued"
+
+
+def test_a_turn_that_finds_too_little_time_fails_with_an_error_of_ours(stage: Stage, queue: Queue) -> None:
+    session = made(stage, input=program(stdout="out"))
+    left = environment.MARGIN_MS + 1_500
+    assert again(app.handler(sqs(of_session(session)), Context(left_ms=left))) == []
+    turn = turn_of(stage, session)
+    assert (turn["status"], turn["error"]["code"]) == ("failed", "sandbox_error")
+    assert stage.executor.started == 0
+
+
+def test_what_the_time_would_not_do_for_any_more_is_queued_anew(stage: Stage, queue: Queue) -> None:
+    """Preparation takes what there is; the Turn behind it gets a call of its own."""
+    hosted = {"type": "openai_hosted", "setup_commands": [{"command": program()}]}
+    session = made(stage, environment=hosted, input=program(stdout="out"))
+    limits = stage.room.limits
+    left = environment.MARGIN_MS + RESERVE_MS + min(limits.setup_ms, limits.turn_run_ms) - 10_000
+    queue.sent.clear()
+    assert again(app.handler(sqs(of_session(session)), Context(left_ms=left))) == []
+    assert queue.sent == [of_session(session)]
+    assert turn_of(stage, session)["status"] == "queued"
+    assert again(app.handler(sqs(*queue.sent), Context())) == []
+    assert turn_of(stage, session)["status"] == "completed"
+
+
+def test_a_sessions_work_is_sent_as_its_name_and_nothing_else() -> None:
+    made = client("sqs")
+    with Stubber(made) as stub:
+        body = json.dumps({"project": "first", "session": SESSION}, separators=(",", ":"))
+        sent = {"QueueUrl": URL, "MessageBody": body, "MessageGroupId": "first"}
+        stub.add_response("send_message", {"MessageId": "m"}, sent)
+        SqsQueue(URL, made).send({**of_session(), "text": "secret"})
         stub.assert_no_pending_responses()
 
 

@@ -162,9 +162,6 @@ def times(template: Node) -> list[str]:
     if int(environment(rows["DirectFunction"]).get("WORKROOM_ANSWER_BYTES", ANSWER_BYTES)) + 65_536 > ANSWER_BYTES:
         found.append("DirectFunction: answers may be larger than Lambda carries")
     longest = limits.run_ms_max / 1000
-    turn = template["Parameters"]["TurnRunMs"]
-    if turn["MaxValue"] > limits.run_ms_max or turn["MaxValue"] / 1000 + 30 > rows["WorkerFunction"]["Timeout"]:
-        found.append("TurnRunMs: longer than a program of a Turn may take")
     for name, row in rows.items():
         if row["Timeout"] > 900:
             found.append(f"{name}: no function runs for longer than 900 s")
@@ -212,6 +209,8 @@ def parameters(template: Node) -> list[str]:
     choices = next(field for field in fields(Settings) if field.name == "isolation").metadata["choices"]
     found += ["Isolation: other scopes than the setting's"] if set(scopes) != set(choices) else []
     engines = template["Parameters"]["DefaultModel"]["AllowedValues"]
+    longest = template["Parameters"]["TurnRunMs"]["MaxValue"]
+    found += ["TurnRunMs: longer than a program of a Turn may take"] if longest > Limits().run_ms_max else []
     found += ["DefaultModel: other engines than the service's"] if set(engines) != {"", *PROGRAMS.models} else []
     return found
 

@@ -38,7 +38,11 @@ NEEDED = {
     "WorkerFunction": _BASE | _RUN | _QUEUE | _takes("RunQueue") | {("events:PutEvents", _BUS)},
     "JanitorFunction": _BASE
     | _QUEUE
-    | {("dynamodb:BatchWriteItem", "Table.Arn"), ("s3:DeleteObject", "${Bucket.Arn}/*"), ("s3:PutObject", "${Bucket.Arn}/*")},
+    | {
+        ("dynamodb:BatchWriteItem", "Table.Arn"),
+        ("s3:DeleteObject", "${Bucket.Arn}/*"),
+        ("s3:PutObject", "${Bucket.Arn}/*"),
+    },
     "SandboxFunction": {(action, "*") for action in PLACING},
 }
 """What each function's code calls, beside its own log."""

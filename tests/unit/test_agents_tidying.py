@@ -404,9 +404,7 @@ def test_killed_at_any_step_a_creation_leaves_nothing_that_is_seen_and_nothing_b
             return counted
 
     house = sessions.house
-    house.room = replace(
-        room, state=Cut(room.state, "", behind=False), objects=Cut(room.objects, "", behind=False)
-    )
+    house.room = replace(room, state=Cut(room.state, "", behind=False), objects=Cut(room.objects, "", behind=False))
     inline = {"type": "inline", "path": "/workspace/a", "data": "b25l"}
     asked = {
         "agent": {"model": "program:py", "instructions": "x" * LARGE},
