@@ -323,3 +323,8 @@ def staged(
         room.hands.stop_all()
         room.background.shutdown(wait=True, cancel_futures=True)
         store.close()
+
+
+def small() -> Limits:
+    """Small numbers, so that a manifest, a publication and a file become objects of their own."""
+    return replace(Limits(), inline_item_bytes=512, small_file_bytes=2_000)
