@@ -70,6 +70,11 @@ def test_the_operations_are_those_that_the_doors_expect() -> None:
         "keys.create", "keys.list", "keys.revoke", "sources.get", "sources.list", "sources.delete",
         "sources.begin_upload", "sources.complete_upload", "sources.cancel_upload",
         "writes.list", "writes.get", "writes.settle",
+        "agents.create", "agents.get", "agents.list", "agents.update", "agents.delete",
+        "sessions.create", "sessions.get", "sessions.list", "sessions.update", "sessions.delete", "events.create",
+        "turns.get", "turns.list", "turns.items", "items.list", "subagents.list",
+        "artifacts.get", "artifacts.list", "artifacts.delete",
+        "environments.get", "environments.list_files", "environments.create_file",
     }  # fmt: skip
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 T_ = TypeVar("T_")
 
@@ -22,22 +22,6 @@ def page(rows: Iterable[T_], limit: int) -> Page[T_]:
     """The first `limit` rows behind a cursor; the source is read to one row more and no further."""
     found = list(islice(rows, limit + 1))
     return Page(tuple(found[:limit]), len(found) > limit)
-
-
-def envelope(data: Sequence[Mapping[str, Any]], *, has_more: bool) -> dict[str, Any]:
-    """The list as it stands on the wire; an empty page has no ids."""
-    return {
-        "object": "list",
-        "data": list(data),
-        "first_id": data[0]["id"] if data else None,
-        "last_id": data[-1]["id"] if data else None,
-        "has_more": has_more,
-    }
-
-
-def clamped(limit: int) -> int:
-    """A limit of Sessions, Items, Agents: 1 to 100, whatever was asked."""
-    return max(1, min(100, limit))
 
 
 def scan(

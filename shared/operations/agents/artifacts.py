@@ -17,9 +17,9 @@ from shared.domain.agents.publication import Publication
 from shared.domain.agents.refusals import Refused
 from shared.errors import Code
 from shared.operations.agents import places, publishing
+from shared.operations.agents.pages import Page, PageInput, strict_limit
 from shared.operations.agents.seeing import seen
 from shared.operations.agents.session import Draft, Found, missing, need, refusal, swap
-from shared.operations.agents.turns import strict_limit
 from shared.operations.base import Call, Model, Route, operation
 from shared.operations.room import Room
 from shared.store.ports import Conflict, StoreUnavailable
@@ -34,13 +34,10 @@ class ArtifactId(Model):
     artifact_id: str = Field(description="Id of the Artifact: `art_…`.")
 
 
-class ArtifactListInput(Model):
+class ArtifactListInput(PageInput):
     """Which Artifacts to list."""
 
     session_id: str = Field(description="Id of the Session: `sess_…`.")
-    limit: int | None = Field(None, description="How many at most: 1 to 100; default: 20.")
-    order: Literal["asc", "desc"] = Field("desc", description="By the order of publication; default: newest first.")
-    after: str | None = Field(None, description="Id of the Artifact that the page begins behind.")
     environment_id: str | None = Field(None, description="Only Artifacts of this Environment; empty: all.")
 
 
@@ -59,14 +56,8 @@ class Artifact(Model):
     created_at: int = Field(description="When it was published, in seconds since the epoch.")
 
 
-class ArtifactList(Model):
+class ArtifactList(Page[Artifact]):
     """One page of Artifacts."""
-
-    object: Literal["list"] = Field("list", description="Always `list`.")
-    data: list[Artifact] = Field(description="The Artifacts in the order that was asked for.")
-    first_id: str | None = Field(description="Id of the first Artifact of the page; null where it is empty.")
-    last_id: str | None = Field(description="Id of the last Artifact of the page; null where it is empty.")
-    has_more: bool = Field(description="Whether more Artifacts follow.")
 
 
 class ArtifactDeleted(Model):
@@ -159,12 +150,7 @@ def list_artifacts(room: Room, call: Call, data: ArtifactListInput) -> ArtifactL
         rows = publication.walk(_publications(room, found, after, descending), after=after, descending=descending)
         page = cursors.page(rows, limit)
     artifacts = [Artifact.model_validate(row.wire(found.session)) for row in page.rows]
-    return ArtifactList(
-        data=artifacts,
-        first_id=artifacts[0].id if artifacts else None,
-        last_id=artifacts[-1].id if artifacts else None,
-        has_more=page.has_more,
-    )
+    return ArtifactList.of(artifacts, lambda artifact: artifact.id, has_more=page.has_more)
 
 
 def _publications(

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
 from shared.agents_errors import Fault, Refusal
-from shared.domain.agents import cursors, ids
+from shared.domain.agents import ids
 from shared.errors import Code
 from shared.operations.agents import large, places
+from shared.operations.agents.pages import Page, PageInput, clamped_limit
 from shared.operations.agents.publishing import walked
 from shared.operations.agents.seeing import seen
 from shared.operations.agents.session import Found, need
-from shared.operations.agents.turns import DEFAULT, need_turn
-from shared.operations.base import Call, Model, Route, operation
+from shared.operations.agents.turns import need_turn
+from shared.operations.base import Call, Route, operation
 from shared.operations.room import Room
 from shared.store.ports import Item
 
@@ -27,13 +28,10 @@ _PIECE = 21
 """Rows of one query, each of up to 32 KiB: a page of the default length and one ahead."""
 
 
-class ItemListInput(Model):
+class ItemListInput(PageInput):
     """Which items to list."""
 
     session_id: str = Field(description="Id of the Session: `sess_…`.")
-    limit: int | None = Field(None, description="How many at most: 1 to 100, a number outside clamped; default: 20.")
-    order: Literal["asc", "desc"] = Field("desc", description="By the order of appearance; default: newest first.")
-    after: str | None = Field(None, description="Id of the item that the page begins behind.")
 
 
 class TurnItemListInput(ItemListInput):
@@ -42,14 +40,8 @@ class TurnItemListInput(ItemListInput):
     turn_id: str = Field(description="Id of the Turn: `turn_…`.")
 
 
-class ItemList(Model):
+class ItemList(Page[dict[str, Any]]):
     """One page of items."""
-
-    object: Literal["list"] = Field("list", description="Always `list`.")
-    data: list[dict[str, Any]] = Field(description="The items in the order that was asked for.")
-    first_id: str | None = Field(description="Id of the first item of the page; null where it is empty.")
-    last_id: str | None = Field(description="Id of the last item of the page; null where it is empty.")
-    has_more: bool = Field(description="Whether more items follow.")
 
 
 def _cursor(room: Room, found: Found, after: str | None, turn: str | None) -> str | None:
@@ -106,7 +98,7 @@ def _page(room: Room, limit: int | None, rows: Iterator[Item]) -> ItemList:
     One item is always there, so that whoever follows `last_id` comes to the end.
     """
     most = min(PAGE_BYTES, room.limits.answer_bytes or PAGE_BYTES)
-    count = cursors.clamped(DEFAULT if limit is None else limit)
+    count = clamped_limit(limit)
     items: list[dict[str, Any]] = []
     size = 0
     has_more = False
@@ -120,12 +112,7 @@ def _page(room: Room, limit: int | None, rows: Iterator[Item]) -> ItemList:
         if has_more:
             break
         items.append(item)
-    return ItemList(
-        data=items,
-        first_id=items[0]["id"] if items else None,
-        last_id=items[-1]["id"] if items else None,
-        has_more=has_more,
-    )
+    return ItemList.of(items, lambda item: str(item["id"]), has_more=has_more)
 
 
 @operation(

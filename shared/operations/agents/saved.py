@@ -17,6 +17,7 @@ from shared.domain.agents import ids
 from shared.errors import Code
 from shared.operations import names
 from shared.operations.agents import large
+from shared.operations.agents.pages import Page, PageInput, clamped_limit
 from shared.operations.agents.requests.agent import read_agent, read_changes
 from shared.operations.agents.requests.engines import Engines
 from shared.operations.agents.requests.metadata import read_metadata
@@ -25,8 +26,6 @@ from shared.operations.base import Call, Model, Raw, Route, operation
 from shared.operations.room import Room
 from shared.store.ports import Conflict, DeleteIf, Item, PutIf, PutNew, StoreUnavailable
 
-_MOST = 100
-_DEFAULT = 20
 _ATTEMPTS = 8
 """Attempts at one row that others change at the same time."""
 
@@ -64,12 +63,8 @@ class AgentId(Model):
     agent_id: str = Field(description="Id of the agent: `agent_…`.")
 
 
-class AgentListInput(Model):
+class AgentListInput(PageInput):
     """Which saved agents to list."""
-
-    limit: int | None = Field(None, description="How many at most: 1 to 100, a number outside clamped; default: 20.")
-    order: Literal["asc", "desc"] = Field("desc", description="By the time of creation; default: newest first.")
-    after: str | None = Field(None, description="Id of the agent that the page begins behind.")
 
 
 class SavedAgent(Model):
@@ -90,14 +85,8 @@ class SavedAgent(Model):
     metadata: dict[str, str] = Field(description="Pairs of strings of the caller's.")
 
 
-class SavedAgentList(Model):
+class SavedAgentList(Page[SavedAgent]):
     """One page of saved agents."""
-
-    object: Literal["list"] = Field("list", description="Always `list`.")
-    data: list[SavedAgent] = Field(description="The agents in the order that was asked for.")
-    first_id: str | None = Field(description="Id of the first agent of the page; null where it is empty.")
-    last_id: str | None = Field(description="Id of the last agent of the page; null where it is empty.")
-    has_more: bool = Field(description="Whether more agents follow.")
 
 
 class SavedAgentDeleted(Model):
@@ -207,19 +196,14 @@ def get_agent(room: Room, call: Call, data: AgentId) -> SavedAgent:
 )
 def list_agents(room: Room, call: Call, data: AgentListInput) -> SavedAgentList:
     """List the saved agents of the project. The next page begins behind `last_id`."""
-    limit = min(max(_DEFAULT if data.limit is None else data.limit, 1), _MOST)
+    limit = clamped_limit(data.limit)
     project = call.project
     after = None if data.after is None else find_agent(room, project, data.after).sort
     rows = room.state.query(
         names.project(project), names.SAVED_AGENTS, after=after, limit=limit + 1, descending=data.order == "desc"
     )
     agents = [agent for row in rows[:limit] if (agent := _still(room, row)) is not None]
-    return SavedAgentList(
-        data=agents,
-        first_id=agents[0].id if agents else None,
-        last_id=agents[-1].id if agents else None,
-        has_more=len(rows) > limit and bool(agents),
-    )
+    return SavedAgentList.of(agents, lambda agent: agent.id, has_more=len(rows) > limit and bool(agents))
 
 
 def _still(room: Room, row: Item) -> SavedAgent | None:

@@ -20,6 +20,7 @@ from shared.operations.agents import places
 from shared.operations.agents.config import Described, describe, session_wire
 from shared.operations.agents.dispatch import dispatch
 from shared.operations.agents.making import Key, make
+from shared.operations.agents.pages import Page, PageInput, clamped_limit
 from shared.operations.agents.requests.session_create import read_session
 from shared.operations.agents.requests.session_update import read_session_update
 from shared.operations.agents.saved import engines_of
@@ -30,7 +31,6 @@ from shared.operations.base import Call, Model, Raw, Route, operation
 from shared.operations.room import Room
 from shared.store.ports import Conflict, DeleteIf, Item, PutIf, PutNew
 
-_DEFAULT = 20
 _OBJECT = WithJsonSchema({"type": ["object", "null"]})
 _ATTEMPTS = 20
 
@@ -70,12 +70,9 @@ class SessionUpdateInput(Raw):
     metadata: Annotated[Any, _OBJECT] = Field(None, description="Pairs that replace all there are; null: none.")
 
 
-class SessionListInput(Model):
+class SessionListInput(PageInput):
     """Which Sessions to list."""
 
-    limit: int | None = Field(None, description="How many at most: 1 to 100, a number outside clamped; default: 20.")
-    order: Literal["asc", "desc"] = Field("desc", description="By the time of creation; default: newest first.")
-    after: str | None = Field(None, description="Id of the Session that the page begins behind.")
     agent_id: str | None = Field(None, description="Only Sessions of this agent.")
     metadata: dict[str, str] | None = Field(None, description="Only Sessions with all these pairs.")
 
@@ -107,14 +104,8 @@ class AgentSession(Model):
         return row
 
 
-class SessionList(Model):
+class SessionList(Page[AgentSession]):
     """One page of Sessions."""
-
-    object: Literal["list"] = Field("list", description="Always `list`.")
-    data: list[AgentSession] = Field(description="The Sessions in the order that was asked for.")
-    first_id: str | None = Field(description="Id of the first Session of the page; null where it is empty.")
-    last_id: str | None = Field(description="Id of the last Session of the page; null where it is empty.")
-    has_more: bool = Field(description="Whether more Sessions follow.")
 
 
 class SessionDeleted(Model):
@@ -202,15 +193,10 @@ def list_sessions(room: Room, call: Call, data: SessionListInput) -> SessionList
             kept[row.sort] = session
         return session is not None
 
-    limit = cursors.clamped(_DEFAULT if data.limit is None else data.limit)
+    limit = clamped_limit(data.limit)
     page = cursors.scan(rows, lambda row: row.sort, after, keep, limit)
     sessions = [kept[row.sort] for row in page.rows]
-    return SessionList(
-        data=sessions,
-        first_id=sessions[0].id if sessions else None,
-        last_id=sessions[-1].id if sessions else None,
-        has_more=page.has_more,
-    )
+    return SessionList.of(sessions, lambda session: session.id, has_more=page.has_more)
 
 
 def _still(room: Room, project: str, session: str, wanted: Mapping[str, str] | None) -> AgentSession | None:

@@ -6,20 +6,17 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from shared.agents_errors import Fault, Refusal
 from shared.domain.agents import cursors, ids
 from shared.domain.agents.turns import Turn
 from shared.errors import Code
 from shared.operations.agents import places
 from shared.operations.agents.config import describe
+from shared.operations.agents.pages import Page, PageInput, strict_limit
 from shared.operations.agents.seeing import seen
 from shared.operations.agents.session import Found, missing, need
 from shared.operations.base import Call, Model, Route, operation
 from shared.operations.room import Room
 from shared.store.ports import Item
-
-MOST = 100
-DEFAULT = 20
 
 
 class TurnId(Model):
@@ -29,13 +26,10 @@ class TurnId(Model):
     turn_id: str = Field(description="Id of the Turn: `turn_…`.")
 
 
-class TurnListInput(Model):
+class TurnListInput(PageInput):
     """Which Turns to list."""
 
     session_id: str = Field(description="Id of the Session: `sess_…`.")
-    limit: int | None = Field(None, description="How many at most: 1 to 100; default: 20.")
-    order: Literal["asc", "desc"] = Field("desc", description="By the order of creation; default: newest first.")
-    after: str | None = Field(None, description="Id of the Turn that the page begins behind.")
 
 
 class AgentTurn(Model):
@@ -56,23 +50,8 @@ class AgentTurn(Model):
     subagent_id: str | None = Field(None, description="Always null.")
 
 
-class TurnList(Model):
+class TurnList(Page[AgentTurn]):
     """One page of Turns."""
-
-    object: Literal["list"] = Field("list", description="Always `list`.")
-    data: list[AgentTurn] = Field(description="The Turns in the order that was asked for.")
-    first_id: str | None = Field(description="Id of the first Turn of the page; null where it is empty.")
-    last_id: str | None = Field(description="Id of the last Turn of the page; null where it is empty.")
-    has_more: bool = Field(description="Whether more Turns follow.")
-
-
-def strict_limit(limit: int | None) -> int:
-    """The limit of a list whose limit is never clamped (agents.md 1.6). Errors: 400."""
-    if limit is None:
-        return DEFAULT
-    if not 1 <= limit <= MOST:
-        raise Refusal(Fault.INVALID, f"limit must be between 1 and {MOST}")
-    return limit
 
 
 def need_turn(room: Room, found: Found, turn: str) -> Item:
@@ -116,9 +95,4 @@ def list_turns(room: Room, call: Call, data: TurnListInput) -> TurnList:
     )
     page = cursors.page(rows, limit)
     turns = _shown(room, found, list(page.rows))
-    return TurnList(
-        data=turns,
-        first_id=turns[0].id if turns else None,
-        last_id=turns[-1].id if turns else None,
-        has_more=page.has_more,
-    )
+    return TurnList.of(turns, lambda turn: turn.id, has_more=page.has_more)

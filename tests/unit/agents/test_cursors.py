@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.domain.agents.cursors import Page, clamped, envelope, page, scan
+from shared.domain.agents.cursors import Page, page, scan
 
 
 @pytest.mark.parametrize(("count", "has_more"), [(0, False), (2, False), (3, True), (9, True)])
@@ -23,22 +23,6 @@ def test_one_row_is_looked_ahead_and_no_more(count: int, has_more: bool) -> None
     found = page(rows(), 2)
     assert found == Page(tuple(range(min(count, 2))), has_more)
     assert len(read) == min(count, 3)
-
-
-def test_1_6_an_empty_page_has_no_ids() -> None:
-    assert envelope([], has_more=False) == {
-        "object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False,
-    }  # fmt: skip
-
-
-def test_1_6_the_envelope_names_its_first_and_last_row() -> None:
-    found = envelope([{"id": "b"}, {"id": "a"}], has_more=True)
-    assert (found["first_id"], found["last_id"], found["has_more"]) == ("b", "a", True)
-
-
-@pytest.mark.parametrize(("asked", "given_"), [(0, 1), (1, 1), (100, 100), (101, 100), (2**62, 100)])
-def test_1_6_a_clamped_limit(asked: int, given_: int) -> None:
-    assert clamped(asked) == given_
 
 
 @given(st.sets(st.integers(0, 60)), st.integers(1, 7), st.integers(2, 5))
