@@ -241,6 +241,8 @@ DOORS = (
              variable("WorkerFunction", "WORKROOM_EXECUTOR", "local")),
     Mutation("a variable that the sandbox does not read", doors.environments, "does not know",
              variable("SandboxFunction", "WORKROOM_TABLE", "x")),
+    Mutation("an engine that is none", doors.parameters, "other engines", parameter("DefaultModel", AllowedValues=["x"])),
+    Mutation("a Turn without end", doors.parameters, "longer than a program", parameter("TurnRunMs", MaxValue=900_000)),
     Mutation("a key above 4 KB", doors.environments, "bytes of environment", parameter("JwtKey", MaxLength=4096)),
     Mutation("an answer after the gateway's end", doors.times, "gives up before",
              variable("ApiFunction", "WORKROOM_ANSWER_MS", "30000")),
