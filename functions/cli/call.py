@@ -25,6 +25,7 @@ OPERATOR = Caller("operator", "cli")
 
 _PARAMETER = re.compile(r"\{(\w+)(:path)?\}")
 _START = "exec.start"
+_BETA = {"OpenAI-Beta": "agents=v1"}
 _STREAMED = ("sessions.create", "stream")
 _PROGRAMS = frozenset(("exec", "health", *AGENTS_GROUPS)) - {"agents"}
 """Groups whose operations may run a program: also who only looks at a Session has its work done."""
@@ -86,7 +87,7 @@ def over_http(client: Client, operation: AnyOperation, data: dict[str, Any]) -> 
         value = str(given)
         return path_of(value) if found[2] else segment(value)
 
-    headers = client.bearer if operation.route.contract == "agents" else None
+    headers = {**client.bearer, **_BETA} if operation.route.contract == "agents" else None
     path = _PARAMETER.sub(member, operation.route.paths[0])
     if post:
         return client.json("POST", path, body=rest, headers=headers)

@@ -30,6 +30,8 @@ def embedded(settings: Settings, *, programs: bool) -> Iterator[tuple[httpx.Base
     """Serve on the data folder while the context lasts: the transport to it, and the development key."""
     with opened_room(settings, programs=programs) as room, _socket_of(room, settings) as path:
         yield httpx.HTTPTransport(uds=str(path)), key_of(settings, room)
+        # What was begun and nobody waits for, such as a Turn, has no other process that would go on with it.
+        room.background.shutdown(wait=True)
 
 
 @contextmanager

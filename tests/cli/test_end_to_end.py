@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import sys
 from pathlib import Path
@@ -77,3 +78,12 @@ def test_mcp_on_standard_input_shows_a_plot(tmp_path: Path) -> None:
     assert "exit code 3" in ran.content[2].text
     assert base64.b64decode(ran.content[3].data).startswith(PNG)
     assert health.structured_content["executor"]["ready"] is True
+
+
+def test_a_turn_that_the_command_has_begun_is_done_when_the_command_ends(real: Workroom) -> None:
+    asked = {"agent": {"model": "program:bash"}, "environment": {"type": "openai_hosted"}, "input": "echo out"}
+    made = real("call", "sessions.create", json.dumps(asked))
+    assert (made.code, made.err) == (0, "")
+    named = json.dumps({"session_id": json.loads(made.out)["id"]})
+    (turn,) = json.loads(real("call", "turns.list", named).out)["data"]
+    assert turn["status"] == "completed"

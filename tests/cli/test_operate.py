@@ -245,3 +245,30 @@ def test_a_file_without_its_marks_is_an_error(tmp_path: Path, text: str) -> None
 @pytest.mark.skipif(not docs.README.exists(), reason="the README is written beside this")
 def test_the_readme_says_what_the_code_says() -> None:
     assert docs.main(["--check"]) == 0
+
+
+def test_the_command_makes_an_agent_a_session_and_reads_its_items(remote: Workroom) -> None:
+    agent = call(remote, "agents.create", {"model": "program:py", "name": "one", "instructions": None})
+    assert isinstance(agent, dict)
+    renamed = call(remote, "agents.update", {"agent_id": agent["id"], "name": None})
+    assert isinstance(renamed, dict)
+    assert renamed["name"] is None
+    hosted = {"type": "openai_hosted"}
+    asked = {"agent_id": agent["id"], "environment": hosted, "metadata": {"team": "a b"}, "stream": True}
+    session = call(remote, "sessions.create", asked)
+    assert isinstance(session, dict)
+    content = [{"type": "input_text", "text": program(stdout="out")}]
+    message = {"type": "agent.session.input.message", "input": [{"role": "user", "content": content}]}
+    assert call(remote, "events.create", {"session_id": session["id"], "events": [message]}) == {}
+    found = call(remote, "sessions.list", {"metadata": {"team": "a b"}})
+    assert isinstance(found, dict)
+    assert [row["id"] for row in found["data"]] == [session["id"]]
+    none = call(remote, "sessions.list", {"metadata": {"team": "c"}})
+    assert isinstance(none, dict)
+    assert none["data"] == []
+
+
+def test_an_input_without_its_id_is_refused_before_anything_is_asked(remote: Workroom) -> None:
+    ended = remote("call", "sessions.update", json.dumps({"metadata": {}}))
+    assert ended.code != 0
+    assert "`session_id` is required" in ended.err

@@ -326,3 +326,33 @@ def test_where_tokens_are_taken_a_token_is_a_credential(stage: Stage) -> None:
         session = ask(write)["body"]["session_id"]
         assert ask({**write, "credential": "a.b.d"}) == FORBIDDEN
     assert ask(stage.ask("files.list", {"session_id": session}))["status"] == 200
+
+
+def test_a_refusal_of_the_agents_api_has_its_own_form(stage: Stage) -> None:
+    gone = "agent_" + "0" * 33
+    # What the address names is looked for before the members are looked at (agents.md 1.1).
+    for given in ({"agent_id": gone}, {"agent_id": gone, "no": "member"}):
+        for more in ({}, {"idempotency_key": "k"}):
+            answer = ask(stage.ask("agents.update", given, **more))
+            assert answer["status"] == 404
+            assert answer["body"]["error"]["code"] == "not_found_error"
+    wrong = ask(stage.ask("agents.create", {"model": "program:py", "no": "member"}))
+    assert (wrong["status"], wrong["body"]["error"]["type"]) == (400, "invalid_request_error")
+    assert set(wrong["body"]["error"]) == {"message", "type", "code", "param"}
+
+
+def test_an_event_that_makes_a_session_makes_one_and_another_input_is_its_conflict(stage: Stage) -> None:
+    given = {"agent": {"model": "program:py"}, "environment": {"type": "openai_hosted"}}
+    first = ask(stage.ask("sessions.create", given, idempotency_key="s"))
+    assert first["status"] == 201
+    assert ask(stage.ask("sessions.create", given, idempotency_key="s"))["body"]["id"] == first["body"]["id"]
+    other = stage.ask("sessions.create", {**given, "metadata": {"a": "b"}}, idempotency_key="s")
+    assert ask(other)["body"]["error"]["code"] == "idempotency_conflict"
+    assert again(ask(sqs(other))) == [], "it would be the same conflict again"
+    assert len(ask(stage.ask("sessions.list"))["body"]["data"]) == 1
+
+
+def test_null_is_a_value_where_the_operation_reads_its_members_itself(stage: Stage) -> None:
+    agent = ask(stage.ask("agents.create", {"model": "program:py", "name": "one"}))["body"]["id"]
+    assert ask(stage.ask("agents.update", {"agent_id": agent, "name": None}, idempotency_key="n"))["status"] == 200
+    assert ask(stage.ask("agents.get", {"agent_id": agent}))["body"]["name"] is None

@@ -6,19 +6,23 @@ import hashlib
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from functions import telemetry
+from functions.direct import app as direct
+from functions.environment import HERE
 from functions.janitor import app
 from shared.operations.janitor import UNSETTLED, Swept, oldest_unsettled_ms, sweep
 from shared.operations.keys import put_key
 from shared.operations.room import Room
 from shared.operations.workspace import grace_ms
 from shared.store.ports import PutNew, StoreUnavailable
-from tests.events.samples import Context, Stage
+from tests.events.samples import SETTINGS, Context, Stage
 from tests.fakes import House, make_room, shut
+from tests.wire.scripted import program
 
 PROJECTS = ("one", "three", "two")
 
@@ -138,7 +142,7 @@ def test_the_function_ends_before_its_time_does(stage: Stage) -> None:
 def test_a_store_that_cannot_be_reached_is_an_error_of_the_function(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(room: Room, late: Any) -> Swept:
+    def broken(room: Room, late: Any, *, workers: bool) -> Swept:
         raise StoreUnavailable("x")
 
     monkeypatch.setattr(app, "sweep", broken)
@@ -154,3 +158,24 @@ def test_gauges_are_metrics_without_dimensions() -> None:
     assert directive["Dimensions"] == [[]]
     assert directive["Metrics"] == [{"Name": "unsettled_writes_oldest_s", "Unit": "Seconds"}]
     assert row["unsettled_writes_oldest_s"] == [0.0]
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_sessions_work_is_queued_where_there_is_a_queue_and_never_done_here(stage: Stage, queued: bool) -> None:
+    sent: list[Any] = []
+
+    class Kept:
+        def send(self, message: Any) -> None:
+            sent.append(message)
+
+    lost = replace(stage.room, queue=Kept())
+    with HERE.using(lost, SETTINGS):
+        asked = {"agent": {"model": "program:py"}, "environment": {"type": "openai_hosted"}}
+        given = {**asked, "input": program(stdout="out")}
+        session = direct.handler(stage.ask("sessions.create", given), Context())["body"]["id"]
+    sent.clear()
+    with HERE.using(lost if queued else stage.room, SETTINGS):
+        app.handler({}, Context())
+    assert sent == ([{"project": "first", "session": session}] if queued else [])
+    stage.room.background.shutdown(wait=True)
+    assert stage.executor.started == 0

@@ -22,7 +22,7 @@ from shared.limits import Limits
 from shared.operations.all import operations
 from shared.settings import MCP_GROUPS, Settings
 from tests.wire.scripted import Scripted, program
-from tests.wire.service import Service, open_test_room, serving
+from tests.wire.service import Service, expect_eventually, open_test_room, serving
 
 from .doors import connected, words
 from .test_mcp_http import ask, objects, post
@@ -316,3 +316,23 @@ def test_a_name_that_could_be_taken_for_something_else_is_quoted(name: str) -> N
 
 def test_a_plain_name_is_as_it_is() -> None:
     assert quoted("out/ü 1.png") == "out/ü 1.png"
+
+
+def test_a_session_of_an_agent_through_its_tools(url: str, service: Service) -> None:
+    made = ask(url, service.key, "agents_create", {"model": "program:py", "name": "one"}).structured_content
+    renamed = ask(url, service.key, "agents_update", {"agent_id": made["id"], "name": None})
+    assert renamed.structured_content["name"] is None
+    asked = {"agent_id": made["id"], "environment": {"type": "openai_hosted"}, "input": program(stdout="out")}
+    tool = listing(url, service.key)["sessions_create"]
+    Draft202012Validator(tool.input_schema).validate(asked)
+    session = ask(url, service.key, "sessions_create", asked).structured_content["id"]
+    named = {"session_id": session}
+    expect_eventually(lambda: ask(url, service.key, "sessions_get", named).structured_content["status"] == "idle")
+    items = ask(url, service.key, "items_list", {**named, "order": "asc"}).structured_content["data"]
+    assert [item["output"] for item in items if item["type"] == "command_execution"] == ["out"]
+    foreign = ask(url, service.other_key, "sessions_get", named)
+    assert foreign.is_error
+    assert words(foreign).startswith("not_found: ")
+    assert words(ask(url, service.other_key, "agents_update", {"agent_id": made["id"]})).startswith("not_found: ")
+    wrong = ask(url, service.key, "agents_update", {"agent_id": made["id"], "no": "member"})
+    assert words(wrong).startswith("invalid_request: ")

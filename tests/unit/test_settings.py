@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from functions.room import close_room, limits_of, open_room
 from shared.settings import LAYERS, REQUIRED_LAYERS, BadSetting, Settings
 
 
@@ -86,3 +87,30 @@ def test_what_is_required_is_a_layer() -> None:
 def test_every_setting_has_its_sentence() -> None:
     for entry in fields(Settings):
         assert entry.metadata["doc"], entry.name
+
+
+def test_the_lifetimes_of_sessions_become_limits() -> None:
+    given = {"ENVIRONMENT_LIFETIME_S": "60", "WAITING_LIFETIME_S": "7", "TURN_RUN_MS": "9000"}
+    limits = limits_of(Settings.read({f"WORKROOM_{name}": value for name, value in given.items()}))
+    assert (limits.environment_ms, limits.waiting_ms, limits.turn_run_ms) == (60_000, 7_000, 9_000)
+    plain = limits_of(Settings())
+    assert (plain.environment_ms, plain.waiting_ms, plain.turn_run_ms) == (86_400_000, 3_600_000, 300_000)
+
+
+@pytest.mark.parametrize("model", ["program:cobol", "program:", "py", "gpt"])
+def test_a_default_engine_is_one_of_the_engines(tmp_path: Path, model: str) -> None:
+    none = tmp_path / "none"
+    settings = Settings(data=tmp_path / "data", cache=tmp_path, root=none, jail=none, default_model=model)
+    with pytest.raises(BadSetting, match=r"WORKROOM_DEFAULT_MODEL takes .*program:py"):
+        open_room(settings)
+
+
+def test_the_default_engine_is_the_rooms(tmp_path: Path) -> None:
+    none = tmp_path / "none"
+    given = Settings(data=tmp_path / "data", cache=tmp_path, root=none, jail=none)
+    for model in (None, "program:py"):
+        room = open_room(replace(given, default_model=model))
+        try:
+            assert room.default_model == model
+        finally:
+            close_room(room)
