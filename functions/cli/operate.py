@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import threading
 from argparse import Namespace
 from dataclasses import replace
@@ -26,6 +28,9 @@ def serve(settings: Settings, _args: Namespace) -> int:
         # The development key is of one data folder; the other locks of a store that many share are not ours to free.
         settings = replace(settings, dev_key=False)
     owner = "serve" if settings.store == "local" else None
+    if threading.current_thread() is threading.main_thread():
+        # Until the server takes signals itself: a service that is ended while it starts ends in order.
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     with opened_room(settings, programs=True, owner=owner) as room:
         threading.Thread(target=_warn, args=(room,), name="warn", daemon=True).start()
         serve_http(settings, room, lambda: sweep(room))
