@@ -1,4 +1,4 @@
-"""Sessions as a client of the wire makes them: bodies as JSON, a Turn driven to its end, and what of each kind there is.
+"""Sessions as a client of the wire makes them: bodies as JSON, a Turn driven to its end, one thing of each kind.
 
 Programs are scripts of the scripted executor, so the suite that is built on this runs behind every door.
 """

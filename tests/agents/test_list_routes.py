@@ -229,7 +229,7 @@ def test_the_filter_of_artifacts(talk: Talk, things: Things, foreign: Things) ->
     assert len(whole["data"]) == 1
     assert talk.get(f"{where}?environment_id={things.environment}") == whole
     assert talk.get(f"{where}?environment_id=") == whole
-    empty = {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
+    empty: dict[str, Any] = {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
     for ident in (foreign.environment, "x", "%00", things.session, things.unknown().environment):
         target = f"{where}?environment_id={ident}"
         assert talk.get(target) == empty
