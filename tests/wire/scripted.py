@@ -1,8 +1,9 @@
 """An executor that does what the program's text tells it to: for tests of the door, which need no real program.
 
-The text is a JSON object: `stdout`, `stderr`, `write` {path: text}, `size` {path: bytes}, `link` {path: target},
-`delete` [path], `code`, `signal`, `reason`, `wait` (until it is stopped, at most that many seconds), `fail` (a kind
-of ExecutorFailed), `raise` (any other error with that text), `show` ("args" or "files": printed).
+The text is a JSON object: `print` [text] (told as they come), `stdout` (default: all that was printed), `stderr`,
+`write` {path: text}, `size` {path: bytes}, `link` {path: target}, `delete` [path], `lost` {path: why}, `changed`
+[path], `code`, `signal`, `reason`, `wait` (until it is stopped, at most that many seconds), `fail` (a kind of
+ExecutorFailed), `raise` (any other error with that text), `show` ("args" or "files": printed).
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ class Scripted:
             raise ExecutorFailed(script["fail"])
         if "raise" in script:
             raise RuntimeError(script["raise"])
+        printed = [str(text) for text in script.get("print", ())]
+        for text in printed:
+            if output is not None:
+                output("stdout", text)
         stopped = "wait" in script and self._wait(request.run_id, script["wait"])
         pack = bytearray()
         changes = tuple(_entries(script, pack))
@@ -46,11 +51,13 @@ class Scripted:
             code=None if stopped else script.get("code", None if "signal" in script else 0),
             signal=script.get("signal"),
             reason="stopped" if stopped else script.get("reason"),
-            stdout=_shown(request, script) if "show" in script else script.get("stdout", ""),
+            stdout=_shown(request, script) if "show" in script else script.get("stdout", "".join(printed)),
             stderr=script.get("stderr", ""),
             stdout_cut=script.get("cut", False),
             changes=() if stopped else changes,
             deleted=tuple(script.get("delete", ())),
+            lost=tuple(script.get("lost", {}).items()),
+            changed=tuple(script.get("changed", ())),
             pack=b"" if stopped else bytes(pack),
             wall_ms=7,
         )

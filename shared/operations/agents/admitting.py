@@ -100,6 +100,9 @@ def _admit(room: Room, found: Found, described: Described, batch: Batch, key: st
             found = need(room, found.project, found.session)
             continue
         except Refused as refused:
+            # What stands in its way may be the same batch, admitted by another request since the key was looked up.
+            if key is not None and _known(room, found, key, digest):
+                return
             raise refusal(refused) from None
         except StoreUnavailable:
             # Only this batch's own record tells whether it was admitted.
