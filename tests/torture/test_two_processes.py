@@ -118,7 +118,7 @@ def test_both_send_and_nothing_is_lost_or_run_twice(pair: Pair) -> None:
     for room in (pair.here, pair.there):
         for number in range(30):
             for who in (0, 1):
-                scripted(room).acts[f"{who}-{number}"] = lambda act: act.stopped.wait(0.03) and None
+                scripted(room).acts[f"{who}-{number}"] = lambda act: act.stopped.wait(0.03)
     threads = [threading.Thread(target=sender, args=(who,)) for who in (0, 1)]
     for thread in threads:
         thread.start()
