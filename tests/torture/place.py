@@ -252,7 +252,7 @@ class Scripted(FakeExecutor):
 
     def __init__(self, objects: Any) -> None:
         super().__init__(objects)
-        self.acts: dict[str, Callable[[Act], None]] = {}
+        self.acts: dict[str, Callable[[Act], object]] = {}
         self.running: dict[str, Act] = {}
         self.most = 0
 

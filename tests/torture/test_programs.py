@@ -136,6 +136,25 @@ def test_a_line_a_second_is_told_as_it_comes(room: Room) -> None:
     one.verify()
 
 
+@pytest.mark.parametrize("burst", ["x", "\0", "报", "🤣"])
+def test_what_follows_a_burst_is_told_as_it_comes(room: Room, burst: str) -> None:
+    """A burst is more than one record holds; the lines behind it do not wait for the program's end."""
+    one = talk(room, "program:py")
+    one.run("pass")
+    reader = Reader(one)
+    count = 100_000 // len(burst.encode())
+    lines = "for n in range(6): print('line', n, flush=True); time.sleep(1)"
+    turn = one.run(f"import time\nprint({burst!r} * {count}, flush=True)\n{lines}")
+    time.sleep(0.3)
+    reader.close()
+    for kind in ("agent.session.turn.output_text.delta", "agent.output.command_execution_output.delta"):
+        said = [at for at, frame in reader.frames if frame["type"] == kind and "line" in frame["delta"]]
+        apart = [after - before for before, after in itertools.pairwise(said)]
+        assert sum(gap >= 0.4 for gap in apart) >= 2, (len(said), apart)
+    assert one.output(turn["id"]) == burst * count + "\n" + "".join(f"line {n}\n" for n in range(6))
+    one.verify()
+
+
 def test_11_32_input_during_a_turn_runs_next_in_the_same_turn(room: Room) -> None:
     one = talk(room)
     turn = one.say("echo first > a; sleep 1; echo first")

@@ -50,9 +50,15 @@ def room(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Room]:
         made.background.shutdown(wait=True, cancel_futures=True)
 
 
-def leaves(room: Room, code: str, act: Callable[[Act], None]) -> None:
+def leaves(room: Room, code: str, act: Callable[[Act], object]) -> None:
     assert isinstance(room.executor, Scripted)
     room.executor.acts[code] = act
+
+
+def fill(act: Act, count: int) -> None:
+    """The same files each time."""
+    for number in range(count):
+        act.desk.write(f"outputs/{number}", "same")
 
 
 class Poller:
@@ -116,7 +122,7 @@ def test_11_28_a_reader_sees_nothing_or_all(room: Room) -> None:
 
 
 def test_11_28_a_deletion_at_the_last_moment_is_decided_on_again(room: Room) -> None:
-    leaves(room, "go", lambda act: [act.desk.write(f"outputs/{n}", "same") for n in range(3)] and None)
+    leaves(room, "go", lambda act: fill(act, 3))
     one = talk(room)
     assert one.run("go")["status"] == "completed"
     old = {row["path"]: row["id"] for row in one.artifacts()}
@@ -139,7 +145,7 @@ def test_11_28_a_deletion_at_the_last_moment_is_decided_on_again(room: Room) -> 
 
 def test_11_28_deletions_race_with_completions(room: Room) -> None:
     """Whatever wins: of each path one Artifact remains, or none where the deletion came behind the completion."""
-    leaves(room, "go", lambda act: [act.desk.write(f"outputs/{n}", "same") for n in range(20)] and None)
+    leaves(room, "go", lambda act: fill(act, 20))
     one = talk(room)
     assert one.run("go")["status"] == "completed"
     for _ in range(4):
@@ -253,7 +259,7 @@ def test_looking_at_a_turn_that_waits_for_a_place_takes_no_places_from_others(tm
     """A project that has all its places waits; who looks at its Turns does not fill the process with errands."""
     with staged(tmp_path, run_queue=8, project_runs=2) as stage:
         go = threading.Event()
-        stage.executor.acts["wait"] = lambda act: go.wait(30) and None
+        stage.executor.acts["wait"] = lambda act: go.wait(30)
         busy = [talk(stage.room) for _ in range(2)]
         for one in busy:
             one.say("wait")

@@ -1,7 +1,8 @@
-"""Telling of a program's output while it runs: at most twice a second, and no more than a record holds."""
+"""Telling of a program's output while it runs: at most twice a second, and no more at once than a record holds."""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,15 +13,17 @@ from shared.store.ports import StoreUnavailable
 _PAUSE_S = 0.5
 _LOOK_S = 0.25
 _MOST = 65_536
-"""Characters that one flush tells of. What comes faster is told at the end."""
+"""Characters that one flush tells of. What comes faster is told later, or at the end."""
+_MOST_BYTES = 131_072
+"""The same as JSON. A flush tells of them twice in one record."""
 
 
 class Live:
     """Collects what a program prints to standard output and flushes it in a thread of its own.
 
-    `flush` gets the new text. What was told is always a beginning of the output: after a flush that could not take
-    everything nothing more is told. `look` is called several times a second beside it. `unsure` is set where nobody
-    knows whether the last flush was told.
+    `flush` gets the new text. What was told is always a beginning of the output, of which an executor tells no more
+    than a run keeps. `look` is called several times a second beside it. `unsure` is set where nobody knows whether the
+    last flush was told.
     """
 
     def __init__(self, flush: Callable[[str], None], look: Callable[[], None] = lambda: None) -> None:
@@ -28,8 +31,6 @@ class Live:
         self._look = look
         self._lock = threading.Lock()
         self._waiting: list[str] = []
-        self._size = 0
-        self._full = False
         self._news = threading.Event()
         self._over = threading.Event()
         self.told = ""
@@ -40,13 +41,7 @@ class Live:
         if stream != "stdout":
             return
         with self._lock:
-            room = _MOST - self._size
-            if self._full or room <= 0:
-                self._full = True
-                return
-            self._waiting.append(text[:room])
-            self._size += len(text[:room])
-            self._full = len(text) > room
+            self._waiting.append(text)
         self._news.set()
 
     @contextmanager
@@ -68,14 +63,24 @@ class Live:
             if self._over.is_set():
                 return
             self._look()
-            with self._lock:
-                text, self._waiting, self._size = "".join(self._waiting), [], 0
-                self._news.clear()
+            text = self._next()
             if not text or not telling:
                 continue
             telling = self._tell(text)
             if self._over.wait(_PAUSE_S):
                 return
+
+    def _next(self) -> str:
+        """What the next flush tells of; the rest waits on."""
+        with self._lock:
+            whole = "".join(self._waiting)
+            text = whole[:_MOST]
+            while (size := len(json.dumps(text))) > _MOST_BYTES:
+                text = text[: len(text) * _MOST_BYTES // size]
+            self._waiting = [whole[len(text) :]]
+            if len(text) == len(whole):
+                self._news.clear()
+        return text
 
     def _tell(self, text: str) -> bool:
         """Flush; whether anything more may be told."""

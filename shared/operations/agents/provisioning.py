@@ -23,6 +23,7 @@ from shared.identity import Caller
 from shared.operations import names, workspace
 from shared.operations.agents import seeing
 from shared.operations.agents.config import Config, InitialFile, describe
+from shared.operations.agents.sending import send
 from shared.operations.agents.session import Draft, Found, again, need, put_head
 from shared.operations.agents.writing import sizes
 from shared.operations.base import Cancel
@@ -56,7 +57,8 @@ def provision(room: Room, found: Found, budget: Budget) -> None:
             raise
 
     try:
-        with room.hands.hold(found.environment, cancel), room.heart.keep(beat):
+        # An attempt whose lease lapsed may still be in hand beside this one.
+        with room.hands.hold(f"{found.environment} {opened.head.fence}", cancel), room.heart.keep(beat):
             config = describe(room, found).config
             manifest = _installed(room, opened, config)
             manifest = _set_up(room, opened, config, manifest, cancel, budget)
@@ -146,8 +148,9 @@ def _connect(room: Room, found: Found, opened: Opened, manifest: Manifest) -> No
         kind = draft.head.environment.kind
         draft.tell(events.environment_frame(Source(found.session), found.environment, kind, "connected"))
         head, actions = draft.closed()
+        whole = [put_head(found, head), *actions]
         try:
-            workspace.swap_manifest(room, opened, where, [put_head(found, head), *actions])
+            send(room, whole, lambda whole=whole: workspace.swap_manifest(room, opened, where, whole))  # type: ignore[misc]
         except Conflict as conflict:
             try:
                 found = again(found, conflict)
