@@ -424,7 +424,7 @@ def test_the_client_sends_a_conflict_once(talk: Talk) -> None:
     talk.running(session)
     with openai.OpenAI(api_key=talk.key, base_url=f"{talk.asker.service.url}/v1", max_retries=2, timeout=30) as client:
         asked: list[Any] = []
-        client._client.event_hooks["request"].append(asked.append)  # noqa: SLF001
+        client._client.event_hooks["request"].append(asked.append)
         with pytest.raises(openai.ConflictError):
             client.beta.agents.sessions.delete(session)
     assert len(asked) == 1

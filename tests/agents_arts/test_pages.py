@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from shared.agents_errors import Refusal
-from shared.operations.agents.pages import Page, clamped_limit, strict_limit
+from shared.limits import Limits
+from shared.operations.agents.pages import Page, bounded, clamped_limit, strict_limit
+from shared.operations.room import Room
 
 
 def test_an_empty_page_has_no_ids() -> None:
@@ -29,3 +35,24 @@ def test_a_strict_limit() -> None:
         with pytest.raises(Refusal) as refused:
             strict_limit(asked)
         assert refused.value.message == "limit must be between 1 and 100"
+
+
+def test_a_page_ends_behind_its_rows_or_its_bytes_and_looks_one_ahead() -> None:
+    room = cast("Room", SimpleNamespace(limits=Limits(answer_bytes=100)))
+    read: list[int] = []
+
+    def rows(*sizes: int) -> Iterator[int]:
+        for size in sizes:
+            read.append(size)
+            yield size
+
+    assert bounded(room, 3, rows(1, 1), int) == ([1, 1], False)
+    assert bounded(room, 2, rows(1, 1), int) == ([1, 1], False)
+    read.clear()
+    assert bounded(room, 2, rows(1, 1, 1, 1), int) == ([1, 1], True)
+    assert read == [1, 1, 1]
+    assert bounded(room, 9, rows(60, 40), int) == ([60, 40], False)
+    read.clear()
+    assert bounded(room, 9, rows(60, 41, 1), int) == ([60], True)
+    assert read == [60, 41]
+    assert bounded(room, 9, rows(500, 1), int) == ([500], True)

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from shared.agents_errors import Refusal
 from shared.domain.agents import ids, turns
-from shared.operations.agents import items, places
+from shared.operations.agents import pages, places
 from shared.store.ports import PutNew
 from tests.agents_arts.made import LEASE, Book, make_book, message
 from tests.fakes import Clock
@@ -238,7 +238,7 @@ def test_the_items_of_one_turn_are_found_without_reading_those_of_others(book: B
 def test_a_page_of_large_items_ends_early_and_reads_no_further(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     turn = book.begin()
     made = [book.item(turn.id, f"{number}" * 50_000) for number in range(6)]
-    monkeypatch.setattr(items, "PAGE_BYTES", 120_000)
+    monkeypatch.setattr(pages, "PAGE_BYTES", 120_000)
     for name, more in (("items.list", {}), ("turns.items", {"turn_id": turn.id})):
         book.forget()
         page = book.do(name, order="asc", **more)
@@ -251,7 +251,7 @@ def test_a_page_of_large_items_ends_early_and_reads_no_further(book: Book, monke
 def test_an_item_above_the_bound_is_a_page_of_its_own(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     turn = book.begin()
     made = [book.item(turn.id, "x" * size) for size in (10, 50_000, 10, 10)]
-    monkeypatch.setattr(items, "PAGE_BYTES", 1_000)
+    monkeypatch.setattr(pages, "PAGE_BYTES", 1_000)
     page = book.do("items.list", order="asc")
     assert ([row["id"] for row in page.data], page.has_more) == (made[:1], True)
     page = book.do("items.list", order="asc", after=page.last_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
@@ -22,27 +22,3 @@ def page(rows: Iterable[T_], limit: int) -> Page[T_]:
     """The first `limit` rows behind a cursor; the source is read to one row more and no further."""
     found = list(islice(rows, limit + 1))
     return Page(tuple(found[:limit]), len(found) > limit)
-
-
-def scan(
-    read: Callable[[str | None, int], Sequence[T_]],
-    key: Callable[[T_], str],
-    after: str | None,
-    keep: Callable[[T_], bool],
-    limit: int,
-) -> Page[T_]:
-    """A page of the rows that `keep` keeps, from a source that is read in pieces.
-
-    `read(after, count)` gives at most `count` rows behind a key, in order; fewer mean that it is at its end.
-    """
-
-    def kept() -> Iterable[T_]:
-        place = after
-        while True:
-            rows = read(place, limit + 1)
-            yield from filter(keep, rows)
-            if len(rows) <= limit:
-                return
-            place = key(rows[-1])
-
-    return page(kept(), limit)

@@ -12,8 +12,7 @@ from shared.agents_errors import Fault, Refusal
 from shared.domain.agents import ids
 from shared.errors import Code
 from shared.operations.agents import large, places
-from shared.operations.agents.pages import Page, PageInput, clamped_limit
-from shared.operations.agents.publishing import walked
+from shared.operations.agents.pages import Page, PageInput, bounded, clamped_limit, walked
 from shared.operations.agents.seeing import seen
 from shared.operations.agents.session import Found, need
 from shared.operations.agents.turns import need_turn
@@ -22,10 +21,6 @@ from shared.operations.room import Room
 from shared.store.ports import Item
 
 _CURSOR = "Invalid session item ID in `after`"
-PAGE_BYTES = 4 * 1024 * 1024
-"""Bytes of a page's items, as ASCII JSON, above which it ends early: `has_more` then leads on."""
-_PIECE = 21
-"""Rows of one query, each of up to 32 KiB: a page of the default length and one ahead."""
 
 
 class ItemListInput(PageInput):
@@ -56,7 +51,7 @@ def _cursor(room: Room, found: Found, after: str | None, turn: str | None) -> st
 
 def _rows(room: Room, found: Found, after: str | None, descending: bool) -> Iterator[Item]:
     """Rows behind a sort, read in pieces."""
-    return walked(room, found, places.ITEMS, after, _PIECE, descending)
+    return walked(room, found.partition, places.ITEMS, after, descending=descending)
 
 
 def _of_turn(room: Room, found: Found, turn: str, after: str | None, descending: bool) -> Iterator[Item]:
@@ -93,26 +88,14 @@ def _place(turn: str) -> str:
 
 
 def _page(room: Room, limit: int | None, rows: Iterator[Item]) -> ItemList:
-    """A page of rows, read one by one: it ends early where the items become too many bytes for one answer.
-
-    One item is always there, so that whoever follows `last_id` comes to the end.
-    """
-    most = min(PAGE_BYTES, room.limits.answer_bytes or PAGE_BYTES)
-    count = clamped_limit(limit)
-    items: list[dict[str, Any]] = []
-    size = 0
-    has_more = False
-    for row in rows:
-        has_more = len(items) == count
-        if has_more:
-            break
-        item = large.value(room, row.attributes)
-        size += len(json.dumps(item, separators=(",", ":")))
-        has_more = bool(items) and size > most
-        if has_more:
-            break
-        items.append(item)
+    """A page of rows, read one by one."""
+    found = (large.value(room, row.attributes) for row in rows)
+    items, has_more = bounded(room, clamped_limit(limit), found, _size)
     return ItemList.of(items, lambda item: str(item["id"]), has_more=has_more)
+
+
+def _size(item: dict[str, Any]) -> int:
+    return len(json.dumps(item, separators=(",", ":")))
 
 
 @operation(

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, Literal, Self, TypeVar
 
 from pydantic import Field
 
 from shared.agents_errors import Fault, Refusal
 from shared.operations.base import Model
+from shared.operations.room import Room
+from shared.store.ports import Item
 
 MOST = 100
 DEFAULT = 20
+PAGE_BYTES = 4 * 1024 * 1024
+"""Bytes of a page's rows above which it ends early: `has_more` then leads on."""
+_PIECE = 21
+"""Rows of one query: a page of the default length and one ahead."""
 T_ = TypeVar("T_")
 
 
@@ -55,3 +61,31 @@ def strict_limit(limit: int | None) -> int:
 def clamped_limit(limit: int | None) -> int:
     """The limit of the other lists."""
     return DEFAULT if limit is None else max(1, min(MOST, limit))
+
+
+def walked(
+    room: Room, partition: str, prefix: str, after: str | None, *, piece: int = _PIECE, descending: bool = False
+) -> Iterator[Item]:
+    """The rows of a partition behind a sort, read in pieces of so many as they are asked for."""
+    while True:
+        page = room.state.query(partition, prefix, after=after, limit=piece, descending=descending)
+        yield from page
+        if len(page) < piece:
+            return
+        after = page[-1].sort
+
+
+def bounded(room: Room, limit: int, rows: Iterable[T_], size: Callable[[T_], int]) -> tuple[list[T_], bool]:
+    """The rows of one page, and whether more follow: at most `limit`, and no more bytes than an answer may have.
+
+    One is always there, so that whoever follows `last_id` comes to the end. One row beyond the page is looked at.
+    """
+    most = min(PAGE_BYTES, room.limits.answer_bytes or PAGE_BYTES)
+    taken: list[T_] = []
+    total = 0
+    for row in rows:
+        total += size(row)
+        if len(taken) == limit or (taken and total > most):
+            return taken, True
+        taken.append(row)
+    return taken, False

@@ -19,6 +19,7 @@ from shared.domain.agents import ids, publication
 from shared.domain.agents.publication import BadPublication, Publication
 from shared.domain.manifest import Entry
 from shared.operations.agents import large, places
+from shared.operations.agents.pages import walked
 from shared.operations.agents.session import Found
 from shared.operations.room import Room
 from shared.store.ports import Item, ObjectMissing, PutNew, StoreUnavailable
@@ -44,22 +45,10 @@ def load(room: Room, item: Item) -> Publication:
     return made
 
 
-def walked(
-    room: Room, found: Found, prefix: str, after: str | None, piece: int, descending: bool = False
-) -> Iterator[Item]:
-    """A Session's rows behind a sort, read in pieces of so many as they are asked for."""
-    while True:
-        page = room.state.query(found.partition, prefix, after=after, limit=piece, descending=descending)
-        yield from page
-        if len(page) < piece:
-            return
-        after = page[-1].sort
-
-
 def rows(room: Room, found: Found, *, start: int | None = None, descending: bool = True) -> Iterator[Item]:
     """The rows of a Session's publications in order of their Turns, from that of number `start` on."""
     after = None if start is None else places.publication(_before(start, descending))
-    yield from walked(room, found, places.PUBLICATIONS, after, _PAGE, descending)
+    yield from walked(room, found.partition, places.PUBLICATIONS, after, piece=_PAGE, descending=descending)
 
 
 def tombstones(room: Room, found: Found, *, start: int | None = None, descending: bool = True) -> Iterator[str]:
@@ -73,7 +62,7 @@ def tombstones(room: Room, found: Found, *, start: int | None = None, descending
     if after is not None and not descending:
         # Everything of the number before sorts below this, for no id holds a `~`.
         after += "~"
-    for item in walked(room, found, places.REMOVED, after, _TOMBSTONES, descending):
+    for item in walked(room, found.partition, places.REMOVED, after, piece=_TOMBSTONES, descending=descending):
         yield item.sort.removeprefix(places.REMOVED)
 
 
@@ -118,7 +107,10 @@ def removed(room: Room, found: Found, sequence: int) -> set[str]:
     if found.head.revision == 0:
         return set()
     prefix = f"{places.REMOVED}art_{ids.order(sequence)}"
-    return {item.sort.removeprefix(places.REMOVED) for item in walked(room, found, prefix, None, _TOMBSTONES)}
+    return {
+        item.sort.removeprefix(places.REMOVED)
+        for item in walked(room, found.partition, prefix, None, piece=_TOMBSTONES)
+    }
 
 
 def _mark(path: str) -> int:

@@ -17,7 +17,7 @@ from shared.domain.agents import ids
 from shared.errors import Code
 from shared.operations import names
 from shared.operations.agents import large
-from shared.operations.agents.pages import Page, PageInput, clamped_limit
+from shared.operations.agents.pages import Page, PageInput, bounded, clamped_limit, walked
 from shared.operations.agents.requests.agent import read_agent, read_changes
 from shared.operations.agents.requests.engines import Engines
 from shared.operations.agents.requests.metadata import read_metadata
@@ -196,14 +196,12 @@ def get_agent(room: Room, call: Call, data: AgentId) -> SavedAgent:
 )
 def list_agents(room: Room, call: Call, data: AgentListInput) -> SavedAgentList:
     """List the saved agents of the project. The next page begins behind `last_id`."""
-    limit = clamped_limit(data.limit)
     project = call.project
     after = None if data.after is None else find_agent(room, project, data.after).sort
-    rows = room.state.query(
-        names.project(project), names.SAVED_AGENTS, after=after, limit=limit + 1, descending=data.order == "desc"
-    )
-    agents = [agent for row in rows[:limit] if (agent := _still(room, row)) is not None]
-    return SavedAgentList.of(agents, lambda agent: agent.id, has_more=len(rows) > limit and bool(agents))
+    rows = walked(room, names.project(project), names.SAVED_AGENTS, after, descending=data.order == "desc")
+    there = (agent for row in rows if (agent := _still(room, row)) is not None)
+    agents, has_more = bounded(room, clamped_limit(data.limit), there, lambda agent: len(agent.model_dump_json()))
+    return SavedAgentList.of(agents, lambda agent: agent.id, has_more=has_more)
 
 
 def _still(room: Room, row: Item) -> SavedAgent | None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer
 
 from shared.domain import ids as digests
-from shared.domain.agents import cursors, lifecycle
+from shared.domain.agents import lifecycle
 from shared.domain.agents.head import emptied
 from shared.domain.agents.refusals import Refused
 from shared.domain.session import Head
@@ -20,7 +20,7 @@ from shared.operations.agents import places
 from shared.operations.agents.config import Described, describe, session_wire
 from shared.operations.agents.dispatch import dispatch
 from shared.operations.agents.making import Key, make
-from shared.operations.agents.pages import Page, PageInput, clamped_limit
+from shared.operations.agents.pages import Page, PageInput, bounded, clamped_limit, walked
 from shared.operations.agents.requests.session_create import read_session
 from shared.operations.agents.requests.session_update import read_session_update
 from shared.operations.agents.saved import engines_of
@@ -29,7 +29,7 @@ from shared.operations.agents.session import Draft, Found, find, missing, need, 
 from shared.operations.agents.work import work
 from shared.operations.base import Call, Model, Raw, Route, operation
 from shared.operations.room import Room
-from shared.store.ports import Conflict, DeleteIf, Item, PutIf, PutNew
+from shared.store.ports import Conflict, DeleteIf, PutIf, PutNew
 
 _OBJECT = WithJsonSchema({"type": ["object", "null"]})
 _ATTEMPTS = 20
@@ -178,25 +178,18 @@ def list_sessions(room: Room, call: Call, data: SessionListInput) -> SessionList
         need(room, project, data.after)
     after = None if data.after is None else places.SESSIONS + data.after
 
-    def rows(place: str | None, count: int) -> list[Item]:
-        return room.state.query(
-            names.project(project), places.SESSIONS, after=place, limit=count, descending=data.order == "desc"
-        )
+    def listed() -> Iterator[AgentSession]:
+        rows = walked(room, names.project(project), places.SESSIONS, after, descending=data.order == "desc")
+        for row in rows:
+            if data.agent_id in (None, row.attributes["agent_id"]):
+                session = _still(room, project, row.sort.removeprefix(places.SESSIONS), data.metadata)
+                if session is not None:
+                    yield session
 
-    kept: dict[str, AgentSession] = {}
-
-    def keep(row: Item) -> bool:
-        if data.agent_id is not None and row.attributes["agent_id"] != data.agent_id:
-            return False
-        session = _still(room, project, row.sort.removeprefix(places.SESSIONS), data.metadata)
-        if session is not None:
-            kept[row.sort] = session
-        return session is not None
-
-    limit = clamped_limit(data.limit)
-    page = cursors.scan(rows, lambda row: row.sort, after, keep, limit)
-    sessions = [kept[row.sort] for row in page.rows]
-    return SessionList.of(sessions, lambda session: session.id, has_more=page.has_more)
+    sessions, has_more = bounded(
+        room, clamped_limit(data.limit), listed(), lambda session: len(session.model_dump_json())
+    )
+    return SessionList.of(sessions, lambda session: session.id, has_more=has_more)
 
 
 def _still(room: Room, project: str, session: str, wanted: Mapping[str, str] | None) -> AgentSession | None:
