@@ -29,7 +29,7 @@ def run_output(
     return RunOutput(
         session_id=session,
         stdout=answer.stdout,
-        stderr=_lines(notes) + _joined(answer.stderr, after),
+        stderr=_lines(notes) + with_lines(answer.stderr, after),
         files=sorted(
             [
                 *(_file(room, session, entry, None) for entry in merged.written),
@@ -41,7 +41,7 @@ def run_output(
         code=answer.code,
         signal=_signal_name(answer.signal),
         status=_status(answer),
-        message=_message(answer),
+        message=end_message(answer),
         wall_time=answer.wall_ms,
     )
 
@@ -69,7 +69,7 @@ def _lines(lines: Sequence[str]) -> str:
     return "".join(line + "\n" for line in lines)
 
 
-def _joined(text: str, lines: Sequence[str]) -> str:
+def with_lines(text: str, lines: Sequence[str]) -> str:
     """Lines of ours behind the program's text, on lines of their own."""
     if lines and text and not text.endswith("\n"):
         text += "\n"
@@ -98,7 +98,8 @@ _MESSAGES = {
 }
 
 
-def _message(answer: RunAnswer) -> str | None:
+def end_message(answer: RunAnswer) -> str | None:
+    """What ended a program that did not end by itself, in a sentence; else None."""
     if answer.reason is not None:
         return _MESSAGES[answer.reason]
     if answer.signal is not None:

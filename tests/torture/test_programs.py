@@ -238,7 +238,7 @@ def test_a_message_behind_a_cancel_is_never_lost_whenever_the_program_ends(room:
     for number in range(60):
         one = talk(room)
         turn = one.say(f"sleep 0.{number % 3}")
-        time.sleep((number % 3) * 0.1 + 0.02 + number * 0.0015)
+        time.sleep((number % 3) * 0.1 + number * 0.0015)
         one.send(CANCEL, message(f"echo b{number}"))
         one.need_idle()
         rows = one.turns()

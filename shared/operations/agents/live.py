@@ -10,6 +10,8 @@ from typing import Literal
 
 from shared.store.ports import StoreUnavailable
 
+_FIRST_S = 0.1
+"""A program that is over by then is told of at its end, in the transaction that ends it."""
 _PAUSE_S = 0.5
 _LOOK_S = 0.25
 _MOST = 65_536
@@ -58,6 +60,8 @@ class Live:
 
     def _run(self) -> None:
         telling = True
+        if self._over.wait(_FIRST_S):
+            return
         while True:
             self._news.wait(_LOOK_S)
             if self._over.is_set():

@@ -34,6 +34,7 @@ from shared.operations.agents.session import Decide, Draft, Found, again, put_he
 from shared.operations.base import Cancel
 from shared.operations.budget import Budget
 from shared.operations.room import Room
+from shared.operations.run_answer import end_message, with_lines
 from shared.operations.step import Program, beyond, step
 from shared.operations.workspace import Opened
 from shared.store.ports import Action, Conflict
@@ -265,8 +266,10 @@ class Running:
         if live.unsure is not None:
             # What was told, and which items there are, is known to nobody.
             raise live.unsure
-        self._closing.append(self._program_end(command, spoken, answer, live.told, speak=said.speak))
-        return Ran(answer.code, answer.stdout, answer.stderr, answer.code == 0)
+        message = end_message(answer)
+        stderr = answer.stderr if message is None else with_lines(answer.stderr, [f"workroom: {message}"])
+        self._closing.append(self._program_end(command, spoken, answer, stderr, live.told, speak=said.speak))
+        return Ran(answer.code, answer.stdout, stderr, answer.code == 0)
 
     def message(self, text: str, *, phase: str | None = "final_answer") -> None:
         """See engine.Turn."""
@@ -345,12 +348,12 @@ class Running:
         spoken[:] = made
 
     def _program_end(
-        self, command: _Item, spoken: Sequence[_Item], answer: RunAnswer, told: str, *, speak: bool
+        self, command: _Item, spoken: Sequence[_Item], answer: RunAnswer, stderr: str, told: str, *, speak: bool
     ) -> Decide:
         """What ends a program's items, to go into the next transaction."""
         wire = {
             **command.wire,
-            "output": shortened(answer.stdout + answer.stderr),
+            "output": shortened(answer.stdout + stderr),
             "exit_code": answer.code,
             "duration_ms": answer.wall_ms,
             "status": "completed" if answer.code == 0 else "failed",
