@@ -237,8 +237,8 @@ def test_a_message_behind_a_cancel_is_never_lost_whenever_the_program_ends(room:
     outcomes: dict[str, int] = {}
     for number in range(60):
         one = talk(room)
-        turn = one.say(f"sleep 0.{number % 3}")
-        time.sleep((number % 3) * 0.1 + number * 0.0015)
+        turn = one.say(f"sleep 0.{number % 3 + 1}")
+        time.sleep((number % 3) * 0.1 + 0.05 + number * 0.0015)
         one.send(CANCEL, message(f"echo b{number}"))
         one.need_idle()
         rows = one.turns()
