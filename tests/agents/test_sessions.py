@@ -1,4 +1,4 @@
-"""Sessions over the wire: creation, what is shown, derived status, update, deletion, repetition (agents.md 5.1, 1.7)."""
+"""Sessions over the wire: creation, what is shown, status, update, deletion, repetition (agents.md 5.1, 1.7)."""
 
 from __future__ import annotations
 
@@ -255,8 +255,9 @@ def test_the_order_of_a_creations_checks(talk: Talk, things: Things) -> None:
     file = {"type": "file_id", "file_id": "file-nothing", "path": "/workspace/a"}
     gate = talk.ask("POST", SESSIONS, JSON, key("k" * 129), body=b"[]")
     check_error(gate, 400, "Invalid type: expected an object, but got an array instead.")
-    check_error(talk.post(SESSIONS, {**HOSTED, "other": 1}, key("ranked")), 400,
-                "Request must be a JSON object containing supported fields.", "invalid_request", param="other")  # fmt: skip
+    unknown_member = "Request must be a JSON object containing supported fields."
+    answer = talk.post(SESSIONS, {**HOSTED, "other": 1}, key("ranked"))
+    check_error(answer, 400, unknown_member, "invalid_request", param="other")
     for body in (NONE, {**HOSTED, "stream": True}):
         text = NO_INPUT if body is NONE else NO_STREAM_INPUT
         check_error(talk.post(SESSIONS, body, key("ranked")), 400, text)
@@ -398,14 +399,17 @@ def test_a_session_at_work_is_not_deleted(talk: Talk) -> None:
 def test_a_session_through_the_client(sdk: openai.OpenAI, talk: Talk) -> None:
     sessions = sdk.beta.agents.sessions
     made = sessions.create(
-        agent={"model": "program:py", "name": "n"}, environment={"type": "openai_hosted"}, metadata={"who": "sdk"}
+        agent={"model": "program:py", "instructions": "n"},
+        environment={"type": "openai_hosted"},
+        metadata={"who": "sdk"},
     )
     assert sessions.retrieve(made.id) == made
     assert [row.id for row in sessions.list(extra_query={"metadata[who]": "sdk"})] == [made.id]
     assert sessions.update(made.id, metadata=None).metadata == {}
     environment = sdk.beta.agents.environments.retrieve(made.environment.id)  # type: ignore[union-attr]
     assert (environment.status, environment.files) == ("connected", [])
-    sessions.events.create(made.id, events=[message(program(stdout="hi"))])  # type: ignore[list-item]
+    said: Any = message(program(stdout="hi"))
+    sessions.events.create(made.id, events=[said])
     talk.settled(made.id)
     (turn,) = sessions.turns.list(made.id)
     assert sessions.turns.retrieve(turn.id, session_id=made.id) == turn
@@ -414,8 +418,9 @@ def test_a_session_through_the_client(sdk: openai.OpenAI, talk: Talk) -> None:
     with pytest.raises(openai.NotFoundError) as gone:
         sessions.retrieve(made.id)
     assert (gone.value.code, gone.value.type, gone.value.param) == ("not_found_error", "not_found_error", None)
+    wrong: Any = {"a": 1}
     with pytest.raises(openai.BadRequestError) as refused:
-        sessions.create(environment={"type": "openai_hosted"}, agent={"model": "program:py"}, metadata={"a": 1})  # type: ignore[dict-item]
+        sessions.create(environment={"type": "openai_hosted"}, agent={"model": "program:py"}, metadata=wrong)
     assert refused.value.param == "metadata.a"
 
 
