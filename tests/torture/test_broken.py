@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,11 @@ from shared.agents_errors import Refusal
 from shared.executor.local import LocalExecutor
 from shared.executor.port import ExecutorFailed
 from tests.torture.place import CANCEL, Act, message, processes, real, staged, talk, until
+
+
+def ended(mark: str) -> None:
+    """Wait until no process has the mark."""
+    until(lambda: not processes(mark), 5, "a program outlives its executor")
 
 
 def test_a_dead_executor_fails_the_turn_and_the_next_one_runs() -> None:
@@ -34,7 +40,7 @@ def test_a_dead_executor_fails_the_turn_and_the_next_one_runs() -> None:
         assert (row["status"], row["error"]["code"]) == ("failed", "sandbox_error")
         assert [item["status"] for item in one.items(turn)] == ["completed", "incomplete", "incomplete"]
         assert one.output(turn) == "word\n"
-        until(lambda: not processes(mark), 5)
+        ended(mark)
         after = one.run("ls outputs")
         assert one.output(after["id"]) == "kept\n"
         assert len(one.artifacts()) == 1
@@ -49,12 +55,12 @@ def test_an_executor_that_dies_while_a_cancel_is_on_its_way() -> None:
             one = talk(room)
             mark = f"torture-{secrets.token_hex(6)}"
             turn = one.say(f"exec -a {mark} sleep 300")
-            until(lambda mark=mark: processes(mark), 15)
+            until(partial(processes, mark), 15)
             assert executor.pid is not None
             os.kill(executor.pid, signal.SIGKILL)
             one.send(CANCEL)
             assert one.need_over(turn, 5)["status"] in ("cancelled", "failed")
-            until(lambda mark=mark: not processes(mark), 5)
+            ended(mark)
             assert one.run("echo on", seconds=20)["status"] == "completed"
             one.verify()
 
