@@ -122,3 +122,16 @@ def check_items(items: Sequence[Frame], frames: Sequence[Frame]) -> None:
         assert item["status"] != "in_progress"
         if item["id"] in done:
             assert item == done[item["id"]]
+
+
+def check_rows(turns: Sequence[Frame], frames: Sequence[Frame]) -> None:
+    """Each Turn is as its end told of it, its times in order; an error only where it failed."""
+    ends = {frame["turn_id"]: frame["turn"] for frame in frames if frame["type"] in _ENDS}
+    assert list(ends) == [turn["id"] for turn in turns][: len(ends)]
+    for turn in turns:
+        assert ends[turn["id"]] == turn
+        times = [turn[name] for name in ("created_at", "started_at", "completed_at") if turn[name] is not None]
+        assert times == sorted(times)
+        assert (turn["error"] is not None) == (turn["status"] == "failed")
+    created = [turn["created_at"] for turn in turns]
+    assert created == sorted(created)

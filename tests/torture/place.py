@@ -31,7 +31,7 @@ from shared.operations.room import Gate, Room, now_ms
 from shared.store.local import open_local
 from tests.adversarial import runner_helpers
 from tests.fakes import Clock, Desk, FakeExecutor
-from tests.torture.checker import check_items, check_log
+from tests.torture.checker import check_items, check_log, check_rows
 
 PROJECT = "one"
 SECRET = bytes(range(32))
@@ -149,6 +149,7 @@ class Talk:
         if not over:
             return
         check_items(self.items(), frames)
+        check_rows(self.turns(), frames)
         head = self.found.head
         assert (head.active, head.pending, head.calls) == (None, None, ())
         opened = workspace.at(self.room, PROJECT, self.session)

@@ -54,6 +54,7 @@ PASSES = {
     "a file without any mode": ("put('a', '1'); os.chmod('outputs/a', 0)", 1),
     "a folder without any mode": ("put('d/a', '1'); os.chmod('outputs/d', 0)", 1),
     "thirty large files": ("[put(f'b{n}', 'x' * (2**20 + 5)) for n in range(30)]", 30),
+    "a name that is not UTF-8 elsewhere": ("put('a', '1'); open(b'\\xff', 'w')", 1),
     "a FIFO elsewhere": ("put('a', '1'); os.mkfifo('pipe')", 1),
     "a socket elsewhere": ("put('a', '1'); s = socket.socket(socket.AF_UNIX); s.bind('sock')", 1),
 }
