@@ -38,6 +38,7 @@ HELD = Told(409, "conflict_error", "false")
 UNCERTAIN = Told(503, "execution_unavailable", "false")
 REJECTED = Told(503, "execution_unavailable", "true")
 NOTHING = Told(503, "store_unavailable")
+NO_KEY = Told(503, "authentication_unavailable")
 MANY = 200
 
 
@@ -76,8 +77,12 @@ def all_of(remote: Remote, step: str, before: int, fault: Fault) -> None:
 
 
 def expect_sent_once(remote: Remote) -> None:
-    """The bytes were stored under one key and published by one transaction."""
-    assert (remote.road.distinct("publish"), len(remote.road.keys)) == (1, 1)
+    """The bytes were stored under one key and published by one transaction.
+
+    A beat of the lease between may make that transaction lose for sure; then it is made anew on the renewed lock.
+    """
+    assert len(remote.road.keys) == 1
+    assert 1 <= remote.road.distinct("publish") <= 1 + remote.road.distinct("beat")
 
 
 def expect_unsettled(remote: Remote, *, receipt: Receipt | None, there: bool) -> str:
@@ -137,7 +142,7 @@ def test_what_cannot_be_read_before_the_intent_leaves_nothing(
 ) -> None:
     prepare(remote, form)
     all_of(remote, step, before, fault_of(name, step))
-    assert write(remote, form) == NOTHING
+    assert write(remote, form) == (NO_KEY if step == "read/key" else NOTHING)
     assert (remote.road.distinct("intent"), remote.road.keys) == (0, [])
     remote.road.reset()
     assert remote.names() == []
