@@ -17,9 +17,9 @@ from typing import Any
 
 from tests.faults.proxy import Proxy, Request
 
-SECONDS = 0.5
+SECONDS = 1.2
 """What one call of a port may take with all its repetitions, but for its last request."""
-WAIT = 0.25
+WAIT = 0.6
 """The clients' time-out for a part of an answer."""
 
 _DIGEST = 64

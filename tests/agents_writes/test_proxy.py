@@ -176,8 +176,15 @@ def test_a_transaction_whose_every_answer_is_lost_is_asked_for(
     remote.expect_free(records=1)
 
 
-@pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize(("form", "step"), [("inline", "put"), ("file_id", "get"), ("file_id", "put")])
+@pytest.mark.parametrize(
+    ("form", "step", "name"),
+    [
+        (form, step, name)
+        for form, step in (("inline", "put"), ("file_id", "get"), ("file_id", "put"))
+        for name in FAULTS
+        if (step, name) != ("put", "half")  # its answer has no body
+    ],
+)
 def test_bytes_that_cannot_be_had_or_stored_are_rejected(remote: Remote, form: str, step: str, name: str) -> None:
     prepare(remote, form)
     all_of(remote, step, 0, fault_of(name, step))
