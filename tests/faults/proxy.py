@@ -162,9 +162,13 @@ class Proxy:
             planned = self._plans.get(operation)
             return planned.popleft() if planned else self._always.get(operation, PASS)
 
-    def deal(self, request: _Request) -> Canned | None:
+    def name(self, request: Request) -> str:
+        """Under which name a request is planned and counted: its operation's, unless a kind of proxy says more."""
+        return request.operation
+
+    def deal(self, request: Request) -> Canned | None:
         """Do with a request what is planned: its answer, None where there is none. Called by the server's threads."""
-        fault = self._next(request.operation)
+        fault = self._next(self.name(request))
         answer: Canned | None = None
         if fault.delivered == "late":
             with self._lock:
@@ -181,7 +185,7 @@ class Proxy:
             return replace(answer, body=answer.body[: len(answer.body) // 2])
         return answer if fault.answer == "pass" else None
 
-    def _deliver(self, request: _Request) -> Canned:
+    def _deliver(self, request: Request) -> Canned:
         connection = http.client.HTTPConnection(*self._upstream, timeout=SECONDS)
         try:
             connection.putrequest(request.method, request.target, skip_host=True, skip_accept_encoding=True)
@@ -196,7 +200,9 @@ class Proxy:
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class Request:
+    """A request as it came."""
+
     method: str
     target: str
     headers: tuple[tuple[str, str], ...]
@@ -259,7 +265,7 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
 
         def _do(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            answer = proxy.deal(_Request(self.command, self.path, tuple(self.headers.items()), body))
+            answer = proxy.deal(Request(self.command, self.path, tuple(self.headers.items()), body))
             if answer is None:
                 # A reset, so that the client does not take it for an orderly end.
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
