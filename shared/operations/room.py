@@ -177,7 +177,8 @@ class Hands:
             yield
         finally:
             with self._lock:
-                del self._held[turn]
+                if self._held.get(turn) is hand:
+                    del self._held[turn]
             hand.over.set()
 
     def stop(self, turn: str) -> Hand | None:
