@@ -166,13 +166,18 @@ class Hands:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[str, Hand] = {}
+        self.ending = False
+        """Whether the process ends: what is not begun is left to the next one."""
 
     @contextmanager
     def hold(self, turn: str, stop: Callable[[], None]) -> Iterator[None]:
-        """Hold a Turn while the block runs."""
+        """Hold a Turn while the block runs. Where the process ends it is stopped at once."""
         hand = Hand(stop)
         with self._lock:
             self._held[turn] = hand
+            ending = self.ending
+        if ending:
+            stop()
         try:
             yield
         finally:
@@ -192,6 +197,7 @@ class Hands:
     def stop_all(self) -> None:
         """Stop what every Turn runs: the process ends."""
         with self._lock:
+            self.ending = True
             held = tuple(self._held.values())
         for hand in held:
             hand.stop()

@@ -49,6 +49,13 @@ def provisioning(head: Session) -> Session:
     return replace(head, environment=replace(head.environment, attempts=head.environment.attempts + 1))
 
 
+def unprovisioned(head: Session) -> Session:
+    """The head after an attempt that does not count. Errors: ValueError where none was made."""
+    if head.environment.status != "pending" or not head.environment.attempts:
+        raise ValueError("nothing is being prepared")
+    return replace(head, environment=replace(head.environment, attempts=head.environment.attempts - 1))
+
+
 def connected(head: Session, now: int) -> Session:
     """The head of a prepared Environment. Errors: ValueError where it is not being prepared."""
     if head.gone or head.environment.status != "pending":

@@ -24,7 +24,7 @@ from shared.operations import names, workspace
 from shared.operations.agents import seeing
 from shared.operations.agents.config import Config, InitialFile, describe
 from shared.operations.agents.sending import send
-from shared.operations.agents.session import Draft, Found, again, need, put_head
+from shared.operations.agents.session import Draft, Found, again, need, put_head, swap
 from shared.operations.agents.writing import sizes
 from shared.operations.base import Cancel
 from shared.operations.budget import Budget
@@ -64,12 +64,42 @@ def provision(room: Room, found: Found, budget: Budget) -> None:
             manifest = _set_up(room, opened, config, manifest, cancel, budget)
             _connect(room, found, opened, manifest)
     except _Unpreparable:
+        if room.hands.ending:
+            # What ends the process may have killed the command.
+            _give_back(room, found, opened)
+            return
         seeing.settle(room, need(room, found.project, found.session), "provision_failed")
     except Fenced:
         return
     except (Failure, StoreUnavailable) as error:
         _LOG.warning("an Environment was not prepared: %s", type(error).__name__)
-        workspace.release(room, opened)
+        if room.hands.ending:
+            _give_back(room, found, opened)
+        else:
+            workspace.release(room, opened)
+
+
+def _give_back(room: Room, found: Found, opened: Opened) -> None:
+    """An attempt that the end of this process cut off does not count: the next process has it.
+
+    Where the store does not answer it counts, and its lease lapses.
+    """
+
+    def decide(draft: Draft) -> None:
+        item = room.state.get(found.partition, names.HEAD)
+        if item is None or draft.head.environment.status != "pending":
+            return
+        try:
+            free = locks.release(locks.Head.of(item.attributes), opened.head.fence)
+        except Fenced:
+            return
+        draft.head = lifecycle.unprovisioned(draft.head)
+        draft.actions.append(PutIf(item.partition, item.sort, item.version, free.attributes()))
+
+    try:
+        swap(room, need(room, found.project, found.session), decide)
+    except (Conflict, Failure, StoreUnavailable):
+        return
 
 
 def _begin(room: Room, found: Found) -> tuple[Found, Opened] | None:

@@ -21,6 +21,7 @@ from shared.domain.agents.refusals import Reason, Refused
 from shared.domain.agents.stored import stored
 from shared.operations import names
 from shared.operations.agents import places
+from shared.operations.agents.requests.reading import may_echo
 from shared.operations.room import Room
 from shared.store.ports import Action, Conflict, Item, PutIf, PutNew, StoreUnavailable
 
@@ -54,7 +55,10 @@ def refusal(refused: Refused) -> Refusal:
     """A rule's refusal as the contract answers it (agents.md 1.3, 11.19)."""
     row = refused.reason.value
     retry = None if row.status in (400, 404, 413) else refused.retry
-    return Refusal(_FAULTS[row.status, row.code], refused.text, retry=retry)
+    # The id of a call is the caller's own text: it is repeated where it may be (agents.md 1.4, 11.11).
+    own = refused.text.removeprefix(row.message)
+    text = refused.text if may_echo(own) else f"{row.message.rstrip(' :')}."
+    return Refusal(_FAULTS[row.status, row.code], text, retry=retry)
 
 
 def missing() -> Refusal:

@@ -53,6 +53,9 @@ def work(room: Room, project: str, session: str) -> None:
     """
     budget = Budget(room.limits.answer_ms)
     for done in range(_MOST):
+        if room.hands.ending:
+            # What is queued stays queued for the next process; begun here it would only be cut off.
+            return
         found = find(room, project, session)
         what = None if found is None else seeing.due(room, found)
         if found is None or what is None:

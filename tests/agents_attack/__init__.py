@@ -1,0 +1,1 @@
+"""Attacks on the Agents API that once got through, each named by what holds now."""
