@@ -94,15 +94,17 @@ def test_one_fault_is_not_seen(remote: Remote, step: str, name: str) -> None:
 def test_a_transaction_that_the_adapter_gives_up(remote: Remote, step: str, name: str) -> None:
     remote.road.always(step, FAULTS[name])
     expect_told_once(remote)
-    assert remote.road.seen(step) > 1
+    # The Turn's four, the one that was sent anew, and the three of the write behind it: whoever led the Turn is done.
+    expect_eventually(lambda: remote.road.seen(step) > 1 and remote.road.distinct("numbered") >= 4 + 1 + 3)
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_an_admission_that_the_adapter_gives_up_is_had_by_its_key(remote: Remote, name: str) -> None:
+def test_an_admission_that_the_adapter_gives_up_comes_once_under_its_key(remote: Remote, name: str) -> None:
     ran = remote.executor.started
     remote.road.always(ADMITTED, FAULTS[name])
     first = remote.say("key", **SCRIPT)
-    assert (first.status, first.code) == (503, "store_unavailable")
+    happened = name in ("lost", "half", "silence")
+    assert (first.status, first.code) == ((202, None) if happened else (503, "store_unavailable"))
     assert remote.road.seen(ADMITTED) > 1
     assert remote.say("key", **SCRIPT).status == 202
     expect_completed_once(remote, ran)
