@@ -12,7 +12,7 @@ from typing import Any
 
 from functions.room import deployment_secret
 from shared.domain.agents.writes import Write
-from shared.domain.session import Owner
+from shared.domain.session import Head, Owner
 from shared.errors import Failure
 from shared.identity import Caller
 from shared.limits import Limits
@@ -90,11 +90,11 @@ class Remote:
 
     def seen(self) -> dict[str, Any]:
         """The Session as its caller sees it."""
-        found = self.list("")
+        found = self.page("")
         assert found["object"] == "agent.session"
         return found
 
-    def list(self, below: str) -> dict[str, Any]:
+    def page(self, below: str) -> dict[str, Any]:
         """An answer of 200 below the Session."""
         answer = self.ask("GET", f"{SESSIONS}/{self.session}{below}")
         assert answer.status == 200, answer.body
@@ -125,7 +125,7 @@ class Remote:
         """The bytes of a file of the workspace, past the road."""
         item = self.real.get(self.partition, names.HEAD)
         assert item is not None
-        manifest = workspace.manifest_of(self.room, workspace.Head.of(item.attributes), hold=False)
+        manifest = workspace.manifest_of(self.room, Head.of(item.attributes), hold=False)
         entry = manifest.entries[path.removeprefix("/workspace/")]
         return b"".join(self.kept.read(entry.blob, entry.offset, entry.size)) if entry.size else b""
 

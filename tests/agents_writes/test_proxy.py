@@ -91,7 +91,7 @@ def expect_unsettled(remote: Remote, *, receipt: Receipt | None, there: bool) ->
     assert (record.receipt, record.outcome, remote.unsettled()) == (receipt, None, 1)
     assert remote.seen()["unsettled_write"] == {"id": record.id, "created_at": record.since // 1000}
     assert remote.names() == ([A] if there else [])
-    assert remote.list("/turns")["data"] == []
+    assert remote.page("/turns")["data"] == []
     keys = len(remote.road.keys)
     assert remote.say(stdout="never") == HELD
     assert remote.create("/workspace/other") == GATE
@@ -111,8 +111,8 @@ def expect_settles_only(remote: Remote, ident: str, outcome: Receipt) -> None:
     assert remote.settle(ident, outcome) == 404
     remote.expect_free(records=1)
     assert remote.say(stdout="goes on").status == 202
-    expect_eventually(lambda: remote.idle() and remote.list("/turns")["data"] != [])
-    (turn,) = remote.list("/turns")["data"]
+    expect_eventually(lambda: remote.idle() and remote.page("/turns")["data"] != [])
+    (turn,) = remote.page("/turns")["data"]
     assert turn["status"] == "completed"
 
 
@@ -164,9 +164,7 @@ def test_an_intent_that_never_comes_records_nothing(remote: Remote, form: str, n
 @pytest.mark.parametrize("name", HAPPENED)
 @pytest.mark.parametrize("step", ["intent", "publish"])
 @pytest.mark.parametrize("form", FORMS)
-def test_a_transaction_whose_every_answer_is_lost_is_asked_for(
-    remote: Remote, form: str, step: str, name: str
-) -> None:
+def test_a_transaction_whose_every_answer_is_lost_is_asked_for(remote: Remote, form: str, step: str, name: str) -> None:
     prepare(remote, form)
     all_of(remote, step, 0, FAULTS[name])
     assert write(remote, form) == Told(201)

@@ -21,7 +21,7 @@ FAULTS = {"lost": LOST, "cut": CUT, "half": HALF, "throttled": THROTTLED, "silen
 ADMITTED, CLAIMED, BEGUN, ENDED = "1", "2", "3", "4"
 """The transactions of a Turn of one program, in order."""
 TERMINAL = {"turn.completed", "turn.failed", "turn.cancelled"}
-SCRIPT = {"stdout": "said", "write": {"outputs/made.txt": "made"}}
+SCRIPT: dict[str, Any] = {"stdout": "said", "write": {"outputs/made.txt": "made"}}
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def stored(remote: Remote) -> list[dict[str, Any]]:
 
 def expect_completed_once(remote: Remote, ran: int) -> None:
     """The Session's only Turn has completed, and everything of it is there once."""
-    expect_eventually(lambda: remote.idle() and remote.list("/turns")["data"] != [], 30)
-    (turn,) = remote.list("/turns")["data"]
+    expect_eventually(lambda: remote.idle() and remote.page("/turns")["data"] != [], 30)
+    (turn,) = remote.page("/turns")["data"]
     assert (turn["status"], turn["error"]) == ("completed", None)
     assert remote.executor.started == ran + 1
     frames = stored(remote)
@@ -54,9 +54,9 @@ def expect_completed_once(remote: Remote, ran: int) -> None:
     assert [kind for kind in told if kind in TERMINAL] == ["turn.completed"]
     assert (told.count("turn.created"), told.count("turn.in_progress"), told.count("idle")) == (1, 1, 1)
     assert len({frame["event_id"] for frame in frames}) == len(frames)
-    (artifact,) = remote.list("/artifacts")["data"]
+    (artifact,) = remote.page("/artifacts")["data"]
     assert (artifact["path"], artifact["turn_id"]) == ("/workspace/outputs/made.txt", turn["id"])
-    items = remote.list("/items?order=asc")["data"]
+    items = remote.page("/items?order=asc")["data"]
     assert [item["type"] for item in items] == ["message", "command_execution", "message"]
     assert {item["status"] for item in items} == {"completed"}
     assert remote.content("/workspace/outputs/made.txt") == b"made"
@@ -94,15 +94,17 @@ def test_one_fault_is_not_seen(remote: Remote, step: str, name: str) -> None:
 def test_a_transaction_that_the_adapter_gives_up(remote: Remote, step: str, name: str) -> None:
     remote.road.always(step, FAULTS[name])
     expect_told_once(remote)
-    assert remote.road.seen(step) > 1
+    # The Turn's four, the one that was sent anew, and the three of the write behind it: whoever led the Turn is done.
+    expect_eventually(lambda: remote.road.seen(step) > 1 and remote.road.distinct("numbered") >= 4 + 1 + 3)
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_an_admission_that_the_adapter_gives_up_is_had_by_its_key(remote: Remote, name: str) -> None:
+def test_an_admission_that_the_adapter_gives_up_comes_once_under_its_key(remote: Remote, name: str) -> None:
     ran = remote.executor.started
     remote.road.always(ADMITTED, FAULTS[name])
     first = remote.say("key", **SCRIPT)
-    assert (first.status, first.code) == (503, "store_unavailable")
+    happened = name in ("lost", "half", "silence")
+    assert (first.status, first.code) == ((202, None) if happened else (503, "store_unavailable"))
     assert remote.road.seen(ADMITTED) > 1
     assert remote.say("key", **SCRIPT).status == 202
     expect_completed_once(remote, ran)
@@ -112,5 +114,5 @@ def test_an_admission_that_the_adapter_gives_up_is_had_by_its_key(remote: Remote
 
 def expect_completed_once_more(remote: Remote, ran: int) -> None:
     """The same admission again has made nothing."""
-    assert len(remote.list("/turns")["data"]) == 1
+    assert len(remote.page("/turns")["data"]) == 1
     assert remote.executor.started == ran + 1

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Literal
+from typing import Literal, Self
 from urllib.parse import parse_qs, urlsplit
 
 SECONDS = 20.0
@@ -144,7 +144,7 @@ class Proxy:
         for deliver in late:
             deliver()
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
