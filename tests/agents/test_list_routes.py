@@ -46,7 +46,7 @@ REFUSED = [
 ]  # fmt: skip
 """Each also ranks the checks: duplicate, limit, order, cursor."""
 TAKEN = [
-    "limit=%2B5", "limit=007", "unknown=1&unknown=2&Limit=x", "limit=%GG&order=%zz", "limit=x;y", "order=up;limit=0",
+    "limit=%2B20", "limit=0020", "unknown=1&unknown=2&Limit=x", "limit=%GG&order=%zz", "limit=x;y", "order=up;limit=0",
     "tenant_id=second", "page=x&path=y", "&&=&",
 ]  # fmt: skip
 
