@@ -13,7 +13,11 @@ Names of requests, as `plan` and `always` take them:
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
 from typing import Any
+
+import pytest
 
 from tests.faults.proxy import Proxy, Request
 
@@ -24,6 +28,20 @@ WAIT = 0.6
 
 _DIGEST = 64
 """Characters of the digest under which a key's record lies."""
+
+
+def spread(rows: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    """Each row with two of the names in turn, so that every name meets many rows; with TEST_ALL each with each.
+
+    A row is one parameter or a `pytest.param` of several; the name comes last.
+    """
+    whole = os.environ.get("TEST_ALL") == "1"
+    found = []
+    for place, row in enumerate(rows):
+        values, ident = (row.values, row.id) if hasattr(row, "values") else ((row,), str(row))
+        chosen = names if whole else [names[(2 * place + step) % len(names)] for step in range(2)]
+        found += [pytest.param(*values, name, id=f"{ident}-{name}") for name in chosen]
+    return found
 
 
 class Road(Proxy):

@@ -12,6 +12,7 @@ import pytest
 
 from shared.domain.agents.writes import Receipt
 from tests.agents_writes.remote import A, Remote, Told, opened, session
+from tests.agents_writes.road import spread
 from tests.faults.proxy import CUT, DEAF, HALF, LATE, LOST, PASS, SILENT, Fault, dynamo, s3
 from tests.wire.service import expect_eventually
 
@@ -123,8 +124,7 @@ def test_these_are_the_requests_of_a_write(remote: Remote, form: str) -> None:
     assert remote.road.order == FORMS[form]
 
 
-@pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize(("form", "step", "before"), STEPS)
+@pytest.mark.parametrize(("form", "step", "before", "name"), spread(STEPS, tuple(FAULTS)))
 def test_one_fault_anywhere_is_not_seen(remote: Remote, form: str, step: str, before: int, name: str) -> None:
     prepare(remote, form)
     remote.road.plan(step, *[PASS] * before, fault_of(name, step))
@@ -135,8 +135,7 @@ def test_one_fault_anywhere_is_not_seen(remote: Remote, form: str, step: str, be
     remote.expect_free(records=1)
 
 
-@pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize(("form", "step", "before"), READS)
+@pytest.mark.parametrize(("form", "step", "before", "name"), spread(READS, tuple(FAULTS)))
 def test_what_cannot_be_read_before_the_intent_leaves_nothing(
     remote: Remote, form: str, step: str, before: int, name: str
 ) -> None:
@@ -149,8 +148,7 @@ def test_what_cannot_be_read_before_the_intent_leaves_nothing(
     remote.expect_free(records=0)
 
 
-@pytest.mark.parametrize("name", NOTHING_CAME)
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("form", "name"), spread(tuple(FORMS), NOTHING_CAME))
 def test_an_intent_that_never_comes_records_nothing(remote: Remote, form: str, name: str) -> None:
     prepare(remote, form)
     all_of(remote, "intent", 0, FAULTS[name])
@@ -161,9 +159,8 @@ def test_an_intent_that_never_comes_records_nothing(remote: Remote, form: str, n
     remote.expect_free(records=0)
 
 
-@pytest.mark.parametrize("name", HAPPENED)
 @pytest.mark.parametrize("step", ["intent", "publish"])
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("form", "name"), spread(tuple(FORMS), HAPPENED))
 def test_a_transaction_whose_every_answer_is_lost_is_asked_for(remote: Remote, form: str, step: str, name: str) -> None:
     prepare(remote, form)
     all_of(remote, step, 0, FAULTS[name])
@@ -194,8 +191,7 @@ def test_bytes_that_cannot_be_had_or_stored_are_rejected(remote: Remote, form: s
     remote.expect_free(records=1)
 
 
-@pytest.mark.parametrize("name", NOTHING_CAME)
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("form", "name"), spread(tuple(FORMS), NOTHING_CAME))
 def test_a_publication_that_never_comes_is_unsettled(remote: Remote, form: str, name: str) -> None:
     prepare(remote, form)
     all_of(remote, "publish", 0, FAULTS[name])
@@ -206,8 +202,7 @@ def test_a_publication_that_never_comes_is_unsettled(remote: Remote, form: str, 
     expect_settles_only(remote, ident, "rejected")
 
 
-@pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("form", "name"), spread(tuple(FORMS), tuple(FAULTS)))
 def test_a_settling_that_cannot_be_done(remote: Remote, form: str, name: str) -> None:
     prepare(remote, form)
     all_of(remote, "settle", 0, FAULTS[name])
@@ -223,8 +218,7 @@ def test_a_settling_that_cannot_be_done(remote: Remote, form: str, name: str) ->
     expect_settles_only(remote, ident, "committed")
 
 
-@pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize("step", ["intent", "publish"])
+@pytest.mark.parametrize(("step", "name"), spread(["intent", "publish"], tuple(FAULTS)))
 def test_a_record_that_cannot_be_asked_for_is_uncertain(remote: Remote, step: str, name: str) -> None:
     all_of(remote, step, 0, FAULTS[name])
     remote.road.always("read/write", CUT)
@@ -266,8 +260,7 @@ def test_a_publication_that_comes_late(remote: Remote, settled: bool) -> None:
     expect_settles_only(remote, ident, "committed")
 
 
-@pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize("step", ["publish", "settle"])
+@pytest.mark.parametrize(("step", "name"), spread(["publish", "settle"], tuple(FAULTS)))
 def test_a_rejection_whose_answers_are_lost(remote: Remote, step: str, name: str) -> None:
     assert remote.create() == Told(201)
     remote.road.reset()
@@ -289,8 +282,7 @@ def test_a_rejection_whose_answers_are_lost(remote: Remote, step: str, name: str
     remote.expect_free(records=2)
 
 
-@pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize("step", ["fence", "settle"])
+@pytest.mark.parametrize(("step", "name"), spread(["fence", "settle"], tuple(FAULTS)))
 def test_the_operators_own_transactions_lose_their_answers(remote: Remote, step: str, name: str) -> None:
     all_of(remote, "publish", 0, CUT)
     assert remote.create() == UNCERTAIN

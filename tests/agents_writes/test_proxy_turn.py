@@ -12,6 +12,7 @@ import pytest
 
 from tests.agents_door.listening import kinds, listening
 from tests.agents_writes.remote import Remote, opened, session
+from tests.agents_writes.road import spread
 from tests.faults.proxy import CUT, DEAF, HALF, LOST, SILENT, Fault, dynamo, s3
 from tests.wire.service import expect_eventually
 
@@ -81,16 +82,14 @@ def test_these_are_the_transactions_of_a_turn(remote: Remote) -> None:
     assert [name for name in remote.road.order if name.isdigit()][:4] == [ADMITTED, CLAIMED, BEGUN, ENDED]
 
 
-@pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize("step", [ADMITTED, CLAIMED, BEGUN, ENDED, "put"])
+@pytest.mark.parametrize(("step", "name"), spread([ADMITTED, CLAIMED, BEGUN, ENDED, "put"], tuple(FAULTS)))
 def test_one_fault_is_not_seen(remote: Remote, step: str, name: str) -> None:
     remote.road.plan(step, SLOW_DOWN if (step, name) == ("put", "throttled") else FAULTS[name])
     expect_told_once(remote)
     assert remote.road.left() == 0
 
 
-@pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize("step", [CLAIMED, BEGUN, ENDED])
+@pytest.mark.parametrize(("step", "name"), spread([CLAIMED, BEGUN, ENDED], tuple(FAULTS)))
 def test_a_transaction_that_the_adapter_gives_up(remote: Remote, step: str, name: str) -> None:
     remote.road.always(step, FAULTS[name])
     expect_told_once(remote)
