@@ -15,6 +15,7 @@ import json
 import os
 import threading
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -95,7 +96,7 @@ class _Call:
 
 
 class LambdaExecutor(Executor):
-    """Runs programs in the function `function`. At most `capacity` at once; others wait for a place.
+    """Runs programs in the function `function`. At most `capacity` at once; others wait, as `Turns` says.
 
     `spare_ms` is what starting an environment, restoring and collecting may take beside a run's own time. `required`
     only says in `health` what the function itself insists on.
@@ -130,7 +131,7 @@ class LambdaExecutor(Executor):
         patience_s = (request.limits.wall_ms + self._spare_ms) / 1000
         call = self._claim(request)
         try:
-            with self._turns.turn(call.over.is_set, patience_s) as mine:
+            with self._turns.turn(request.share, call.over.is_set, patience_s) as mine:
                 answer = self._invoked(request, call, patience_s) if mine else None
             if answer is not None:
                 if output is not None:
@@ -144,6 +145,10 @@ class LambdaExecutor(Executor):
         finally:
             with self._lock:
                 self._calls.pop(request.run_id, None)
+
+    def place(self, share: str) -> AbstractContextManager[bool]:
+        """See Executor.place."""
+        return self._turns.turn(share)
 
     def cancel(self, run_id: str) -> None:
         """See Executor.cancel. The function goes on; its answer is dropped."""
@@ -197,7 +202,7 @@ class LambdaExecutor(Executor):
         for call in calls:
             call.closed = True
             call.over.set()
-        self._turns.look()
+        self._turns.close()
 
     def _claim(self, request: RunRequest) -> _Call:
         """A run id is invoked once in the life of this adapter."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +25,7 @@ _KINDS: dict[str, Literal["unavailable", "broken", "timeout"]] = {"unavailable":
 
 
 class LocalExecutor(Executor):
-    """Runs programs in a process of this machine. At most `capacity` at once; others wait in order.
+    """Runs programs in a process of this machine. At most `capacity` at once; others wait, as `Turns` says.
 
     `root` is the toolchain root, `jail` the jail binary, `work` a folder of the executor's own; where programs' users
     cannot reach it, one below /var/lib/workroom stands for it. `required_layers`: without one of them nothing runs.
@@ -73,8 +74,12 @@ class LocalExecutor(Executor):
         with self._lock:
             self._inside[request.run_id] = None
         try:
-            with self._turns.turn(lambda: request.run_id in self._asked) as mine:
-                return self._run(request, output) if mine else stopped(request)
+            with self._turns.turn(request.share, lambda: request.run_id in self._asked) as mine:
+                if mine:
+                    return self._run(request, output)
+            if self._closed:
+                raise ExecutorFailed("unavailable", "the executor is closed")
+            return stopped(request)
         finally:
             with self._lock:
                 self._inside.pop(request.run_id, None)
@@ -102,6 +107,10 @@ class LocalExecutor(Executor):
             return self._answer(process, waiting, request, output)
         finally:
             process.forget(request.run_id)
+
+    def place(self, share: str) -> AbstractContextManager[bool]:
+        """See Executor.place."""
+        return self._turns.turn(share)
 
     def cancel(self, run_id: str) -> None:
         """See Executor.cancel. A run that waits for its turn waits no longer."""
@@ -140,6 +149,7 @@ class LocalExecutor(Executor):
             self._closed = True
             if self._process is not None:
                 self._process.end()
+        self._turns.close()
 
     @property
     def pid(self) -> int | None:

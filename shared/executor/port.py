@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -75,6 +76,12 @@ class Executor(Protocol):
         that is not kept has put it there. `lost` names at most 100 paths, and its last row counts those that are
         left out. `changed` has every path whose file was not the same while it was read; each was lost, so it may
         stand beyond the rows of `lost`. Errors: ExecutorFailed.
+        """
+
+    def place(self, share: str) -> AbstractContextManager[bool]:
+        """Wait for one of the places in which programs run, and hold it for the runs of this thread meanwhile.
+
+        Those of different shares are served in turn, as those of `RunRequest.share` are. False: the executor closes.
         """
 
     def cancel(self, run_id: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -12,44 +12,90 @@ from shared.executor.wire import RunAnswer, RunRequest
 
 
 class Turns:
-    """At most `places` at once, in order of arrival. Thread-safe."""
+    """At most `places` at once; whoever waits is served by shares, none in another's way (cases.md K19). Thread-safe.
+
+    The next place is for the share that holds the fewest, of equal ones for that which was served longest ago; within
+    a share in order of arrival. A thread that has a place has it for whatever it asks for one again meanwhile.
+    """
 
     def __init__(self, places: int) -> None:
         self._free = places
         self._places = places
-        self._queue: deque[object] = deque()
+        self._waiting: OrderedDict[str, deque[object]] = OrderedDict()
+        self._held: Counter[str] = Counter()
         self._moved = threading.Condition()
+        self._mine = threading.local()
+        self._closed = False
 
     @property
     def running(self) -> int:
-        """How many have a turn."""
+        """How many places are taken."""
         return self._places - self._free
 
     @contextmanager
-    def turn(self, over: Callable[[], bool] = lambda: False, seconds: float | None = None) -> Iterator[bool]:
-        """Wait for a turn and have it; False without one: `over` says so at a `look`, or the seconds have passed."""
-        me = object()
-        with self._moved:
-            self._queue.append(me)
-            self._moved.wait_for(lambda: over() or self._mine(me), seconds)
-            mine = self._mine(me) and not over()
-            self._queue.remove(me)
-            self._free -= mine
-            self._moved.notify_all()
+    def turn(
+        self, share: str = "", over: Callable[[], bool] = lambda: False, seconds: float | None = None
+    ) -> Iterator[bool]:
+        """Wait for a turn and have it. False without one: `over` says so at a `look`, the seconds have passed, `close`.
+
+        `over` is asked of a thread that has a place already, too.
+        """
+        if getattr(self._mine, "place", False):
+            yield not over()
+            return
+        mine = self._mine.place = self._wait(share, over, seconds)
         try:
             yield mine
         finally:
-            with self._moved:
-                self._free += mine
-                self._moved.notify_all()
+            self._mine.place = False
+            if mine:
+                self._leave(share)
 
     def look(self) -> None:
         """Let everyone who waits ask again whether it is over."""
         with self._moved:
             self._moved.notify_all()
 
-    def _mine(self, me: object) -> bool:
-        return self._free > 0 and self._queue[0] is me
+    def close(self) -> None:
+        """Nobody gets a turn any more."""
+        with self._moved:
+            self._closed = True
+            self._moved.notify_all()
+
+    def _wait(self, share: str, over: Callable[[], bool], seconds: float | None) -> bool:
+        me = object()
+
+        def ended() -> bool:
+            return self._closed or over()
+
+        with self._moved:
+            self._waiting.setdefault(share, deque()).append(me)
+            self._moved.wait_for(lambda: ended() or self._is_next(share, me), seconds)
+            mine = self._is_next(share, me) and not ended()
+            queue = self._waiting[share]
+            queue.remove(me)
+            if not queue:
+                del self._waiting[share]
+            elif mine:
+                self._waiting.move_to_end(share)
+            if mine:
+                self._free -= 1
+                self._held[share] += 1
+            self._moved.notify_all()
+        return mine
+
+    def _leave(self, share: str) -> None:
+        with self._moved:
+            self._free += 1
+            self._held[share] -= 1
+            if not self._held[share]:
+                del self._held[share]
+            self._moved.notify_all()
+
+    def _is_next(self, share: str, me: object) -> bool:
+        if self._free == 0 or self._waiting[share][0] is not me:
+            return False
+        return min(self._waiting, key=lambda one: self._held[one]) == share
 
 
 def stopped(request: RunRequest) -> RunAnswer:

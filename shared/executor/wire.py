@@ -135,7 +135,8 @@ class RunRequest:
     a pack above `inline_bytes`. A grant is `file:` + an absolute path on one machine, or an `https:` address.
     `repack` asks for the bytes of every small file in the answer, changed or not (compaction). `tenant` names who may
     share an environment with this run, for an adapter whose executor keeps tenants apart: at most 64 of
-    `[A-Za-z0-9_-]`, and no part of the JSON. `env` are variables of the program and its compiler alone, over those
+    `[A-Za-z0-9_-]`. `share` names those among whom an adapter serves what waits for a place in turn. Neither is part of
+    the JSON. `env` are variables of the program and its compiler alone, over those
     that they have anyway; they may be secrets. `live` asks for the output while it comes; an adapter sets it.
     """
 
@@ -150,6 +151,7 @@ class RunRequest:
     writes: tuple[tuple[str, str], ...] = ()
     repack: bool = False
     tenant: str = ""
+    share: str = ""
     env: dict[str, str] = field(default_factory=dict, repr=False)
     live: bool = False
 

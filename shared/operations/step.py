@@ -151,6 +151,7 @@ def _request(room: Room, opened: Opened, base: Manifest, program: Program) -> wi
         repack=len(packs) > limits.packs,
         env=dict(program.env),
         tenant=program.tenant,
+        share=opened.project,
     )
 
 

@@ -18,6 +18,8 @@ MODEL = "scripted:engine"
 class ToolEngine:
     """The engine port."""
 
+    at_once = False
+
     def run(self, turn: Turn) -> Outcome:
         """Do what the script says."""
         results = turn.results()

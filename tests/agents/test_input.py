@@ -192,8 +192,11 @@ def test_a_batch_is_admitted_whole_or_not_at_all(talk: Talk) -> None:
     check_error(talk.send(session, RESULT, message(program())), 400, unknown)
     assert talk.get(f"{SESSIONS}/{session}") == before
     assert turns(talk, session) == []
-    other = {**RESULT, "call_id": "é'\n"}
-    check_error(talk.send(session, other), 400, "Unknown pending tool call: é'\n")
+    for call in ("é'", "c" * 256):
+        check_error(talk.send(session, {**RESULT, "call_id": call}), 400, f"Unknown pending tool call: {call}")
+    for call in ("é'\n", "c" * 257):
+        # What is long or cannot be printed is not repeated (1.4).
+        check_error(talk.send(session, {**RESULT, "call_id": call}), 400, "Unknown pending tool call.")
 
 
 # -- repetition (1.7)

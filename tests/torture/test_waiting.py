@@ -23,6 +23,8 @@ from tests.torture.place import CANCEL, Stage, Talk, message, staged, talk, unti
 class Asking:
     """Runs each text as a program, then calls two functions once; with the results it says them and is done."""
 
+    at_once = False
+
     def run(self, turn: Turn) -> Outcome:
         """See Engine.run."""
         results = turn.results()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +9,6 @@ from hypothesis import strategies as st
 from sandbox_image.runner.live import FRAME, Live
 from sandbox_image.runner.output import Stream
 from shared.executor.live import PENDING_CHARS, Pending
-from shared.executor.turns import Turns
 from shared.executor.wire import ENV_BYTES, RunRequest, WireError
 from tests.unit.runner_trees import limits
 
@@ -109,50 +105,6 @@ def test_a_taker_that_keeps_up_hears_all() -> None:
         pending.put({"stream": "stdout", "data": "x" * 16_384})
         pending.give(lambda stream, text: heard.append(text))
     assert sum(map(len, heard)) == 100 * 16_384
-
-
-def test_turns_are_taken_in_order_of_arrival() -> None:
-    turns = Turns(1)
-    order: list[int] = []
-
-    def take(number: int) -> None:
-        with turns.turn() as mine:
-            assert mine
-            order.append(number)
-
-    with turns.turn():
-        threads = [threading.Thread(target=take, args=(number,)) for number in range(5)]
-        for thread in threads:
-            thread.start()
-            time.sleep(0.03)
-        assert (order, turns.running) == ([], 1)
-    for thread in threads:
-        thread.join(10)
-    assert (order, turns.running) == ([0, 1, 2, 3, 4], 0)
-
-
-def test_who_gives_up_waiting_leaves_no_gap() -> None:
-    turns, over, ends = Turns(1), threading.Event(), dict[str, bool]()
-
-    def take(name: str, event: threading.Event) -> None:
-        with turns.turn(event.is_set) as mine:
-            ends[name] = mine
-
-    with turns.turn():
-        first = threading.Thread(target=take, args=("first", over))
-        first.start()
-        time.sleep(0.03)
-        second = threading.Thread(target=take, args=("second", threading.Event()))
-        second.start()
-        over.set()
-        turns.look()
-        first.join(10)
-        assert ends == {"first": False}
-        with turns.turn(seconds=0.01) as mine:
-            assert not mine
-    second.join(10)
-    assert ends == {"first": False, "second": True}
-    assert turns.running == 0
 
 
 @pytest.mark.parametrize(

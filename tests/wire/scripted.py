@@ -12,6 +12,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from shared.executor.port import ExecutorFailed, ExecutorHealth, LanguageHealth, LayerHealth, Output
@@ -72,6 +73,9 @@ class Scripted:
         finally:
             with self._lock:
                 del self.running[run_id]
+
+    def place(self, share: str) -> AbstractContextManager[bool]:
+        return nullcontext(True)
 
     def cancel(self, run_id: str) -> None:
         with self._lock:

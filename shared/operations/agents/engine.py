@@ -106,6 +106,10 @@ class Turn(Protocol):
 class Engine(Protocol):
     """Runs Turns. Thread-safe."""
 
+    @property
+    def at_once(self) -> bool:
+        """Whether its Turns begin with a program: such a one stays queued until there is a place for that."""
+
     def run(self, turn: Turn) -> Outcome:
         """Run a Turn until it is done, waits or fails. Whatever else it raises fails the Turn with `internal_error`."""
 

@@ -11,6 +11,8 @@ PREFIX = "program:"
 class ProgramEngine:
     """Runs each batch of messages as one program: all its texts, joined by newline."""
 
+    at_once = True
+
     def run(self, turn: Turn) -> Outcome:
         """See Engine.run. A program that fails is a failed command of a Turn that completes."""
         lang = str(turn.agent["model"]).removeprefix(PREFIX)

@@ -68,8 +68,23 @@ def work(room: Room, project: str, session: str) -> None:
             provision(room, found, budget)
         elif what != "run":
             seeing.settle(room, found, what)
-        elif not _run(room, found, budget):
+        elif not _placed(room, found, budget):
             return
+
+
+def _placed(room: Room, found: Found, budget: Budget) -> bool:
+    """As `_run`. A Turn that begins with a program is left queued until it has a place, whatever then comes of it:
+
+    a process that ends meanwhile takes nothing with it, and one project's Turns wait in no other's way (K19).
+    """
+    engine = room.engines.of(str(describe(room, found).config.agent["model"]))
+    if engine is None or not engine.at_once:
+        return _run(room, found, budget)
+    with room.executor.place(found.project) as mine:
+        if not mine or room.hands.ending:
+            return False
+        now = find(room, found.project, found.session)
+        return now is not None and (seeing.due(room, now) != "run" or _run(room, now, budget))
 
 
 def _run(room: Room, found: Found, budget: Budget) -> bool:
