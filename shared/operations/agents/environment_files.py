@@ -105,7 +105,7 @@ def list_environment_files(room: Room, call: Call, data: FilesInput) -> FilePage
         try:
             manifest = manifest_of(room, workspace_of(room, found).head)
         except StoreUnavailable as error:
-            # Row 10: a workspace that cannot be read is no page, not even an empty one; unless it has just been deleted.
+            # Row 10: a workspace that cannot be read is no page, not even an empty one. A deleted one is 404.
             need_environment(room, call.project, data.environment_id)
             raise Refusal(Fault.EXECUTION_UNAVAILABLE) from error
         page = listing.page(listing.children(manifest, directory), asked, token)
