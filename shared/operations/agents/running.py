@@ -211,7 +211,10 @@ class Running:
         workspace.swap_manifest(self.room, self.opened, where or (head.inline, head.pointer), also)
 
     def beat(self) -> None:
-        """Lengthen both leases. When the Turn was taken away, what it runs is stopped. Errors: Fenced."""
+        """Lengthen both leases. When the Turn was taken away, what it runs is stopped. Errors: Fenced.
+
+        It never waits for a step, which may go on for long: one thread beats for every Turn of this process.
+        """
         lease = self.room.limits.lease_ms
 
         def renew(head: Session) -> Session:
@@ -220,12 +223,15 @@ class Running:
         try:
             if self.opened is not None:
                 workspace.renew(self.room, self.opened)
-            with self._lock:
-                found = swap(self.room, self._found, lambda draft: _set(draft, renew(draft.head)))
-                self._found = found
+            found = swap(self.room, self._found, lambda draft: _set(draft, renew(draft.head)))
         except (Fenced, Failure):
             self.cancel()
             raise Fenced from None
+        if self._lock.acquire(blocking=False):
+            # The next step need not lose its swap to this one.
+            if found.version > self._found.version:
+                self._found = found
+            self._lock.release()
 
     # -- the engine's
 

@@ -34,7 +34,7 @@ from shared.operations.agents.running import Progress, Running, SandboxBroken, S
 from shared.operations.agents.session import Draft, Found, find, need, swap
 from shared.operations.budget import Budget
 from shared.operations.room import Room
-from shared.store.ports import Conflict, StoreUnavailable
+from shared.store.ports import Conflict, PutNew, StoreUnavailable
 
 _LOG = logging.getLogger("workroom.turn")
 _MOST = 1_000
@@ -182,13 +182,23 @@ def _complete(running: Running, done: Done) -> None:
             _close(running, "failed", TurnError("artifact_capture_failed", failure.message))
             return
 
-    def decide(draft: Draft) -> None:
+    decided: list[tuple[int, Sequence[Entry], PutNew | None]] = []
+
+    def publish(draft: Draft) -> PutNew | None:
+        """The record. Only a deletion can change it: what else moves the head costs no second decision."""
         found, turn = draft.found, running.row.turn
-        chosen = publishing.decide(room, found, files)
-        record = publishing.record(room, found, turn.sequence, turn.id, found.environment, draft.now, chosen)
-        if record is not None:
+        revision, chosen, record = decided[0] if decided else (None, None, None)
+        if revision != found.head.revision:
+            now = publishing.decide(room, found, files)
+            if now != chosen:
+                record = publishing.record(room, found, turn.sequence, turn.id, found.environment, draft.now, now)
+            decided[:] = [(found.head.revision, now, record)]
+        return record
+
+    def decide(draft: Draft) -> None:
+        turn, revision = running.row.turn, draft.found.head.revision
+        if (record := publish(draft)) is not None:
             draft.actions.append(record)
-        revision = found.head.revision
         draft.head = turning.finish(draft.head, turn.id, running.fence, "completed", draft.now, revision=revision)
         ending.tell_end(room, draft, running.described, running.row, "completed", usage=done.usage)
 
