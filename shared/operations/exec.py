@@ -13,6 +13,7 @@ from shared.operations.base import Call, Route, admitted, operation
 from shared.operations.budget import Budget
 from shared.operations.exec_models import RunId, RunInput, RunOutput, RunRecord
 from shared.operations.fit import fitted, fitted_record
+from shared.operations.pools import handed
 from shared.operations.room import Room
 from shared.operations.run import perform
 from shared.operations.texts import bounded, check_path
@@ -111,9 +112,8 @@ def _start(room: Room, caller: Caller, data: RunInput, begun: records.Record | N
     except BaseException:
         room.runs.leave(project)
         raise
-    try:
-        room.background.submit(_in_background, room, caller, data, owned)
-    except RuntimeError:  # the service is ending
+    if not handed(room.background, lambda: _in_background(room, caller, data, owned)):
+        # The service is ending, or there is no thread to be had.
         room.runs.leave(project)
         with records.in_hand(room, owned):
             failure = Failure(Code.EXECUTOR_UNAVAILABLE)

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from shared.errors import Failure
+from shared.operations.pools import handed
 
 _LOG = logging.getLogger("workroom.jobs")
 _PAUSE_S = 0.02
@@ -119,7 +120,6 @@ class Jobs:
         if key is None:
             places.leave(project)
             return False
-        begun = threading.Lock()
 
         def end() -> None:
             with self._lock:
@@ -127,8 +127,6 @@ class Jobs:
             places.leave(project)
 
         def work() -> None:
-            if not begun.acquire(blocking=False):
-                return
             try:
                 job()
             except Exception as error:
@@ -137,16 +135,12 @@ class Jobs:
                 end()
                 self._pump(places, pool)
 
-        try:
-            pool.submit(work)
-        except RuntimeError:
-            # No thread for it, though the pool may have kept it and find one later; or the pool is at its end, after
-            # which nothing is begun: what is due is found again at the next start.
-            if begun.acquire(blocking=False):
-                with self._lock:
-                    waiting = self._waiting.setdefault(project, OrderedDict())
-                    waiting.setdefault(key, job)
-                    waiting.move_to_end(key, last=False)
-                end()
-                raise _NoThread from None
+        if not handed(pool, work):
+            # It waits on. After the pool's end nobody looks for it here: what is due is found again at the next start.
+            with self._lock:
+                waiting = self._waiting.setdefault(project, OrderedDict())
+                waiting.setdefault(key, job)
+                waiting.move_to_end(key, last=False)
+            end()
+            raise _NoThread
         return True
