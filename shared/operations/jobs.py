@@ -2,8 +2,7 @@
 
     submit ── waiting (by project, each key once) ── a place is free ── a thread of the pool ── the place is given back
 
-Each job holds its place while it runs, so that the pool never has more jobs than threads. Of one key only one job
-runs: what is asked for meanwhile waits until it is over, and then looks whether something is left to do.
+Each job holds its place while it runs, so that the pool never has more jobs than threads, and no thread only waits.
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ class Jobs:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: OrderedDict[str, OrderedDict[str, Callable[[], None]]] = OrderedDict()
-        self._running: set[tuple[str, str]] = set()
         self._pumping = False
         self._told: OrderedDict[str, float] = OrderedDict()
 
@@ -89,21 +87,13 @@ class Jobs:
         except Failure:
             return False
         with self._lock:
-            queue = self._waiting.get(project, OrderedDict())
-            key = next((one for one in queue if (project, one) not in self._running), None)
-            if key is not None:
-                job = queue.pop(key)
-                self._running.add((project, key))
-                if not queue:
-                    del self._waiting[project]
-        if key is None:
+            queue = self._waiting.get(project)
+            job = queue.popitem(last=False)[1] if queue else None
+            if queue is not None and not queue:
+                del self._waiting[project]
+        if job is None:
             places.leave(project)
             return False
-
-        def end() -> None:
-            with self._lock:
-                self._running.discard((project, key))
-            places.leave(project)
 
         def work() -> None:
             try:
@@ -111,11 +101,11 @@ class Jobs:
             except Exception as error:
                 _LOG.error("a job ended early: %s", type(error).__name__)
             finally:
-                end()
+                places.leave(project)
 
         # After the pool's end nothing is begun: what is due is found again at the next start.
         with suppress(RuntimeError):
             pool.submit(work)
             return True
-        end()
+        places.leave(project)
         return False

@@ -40,32 +40,6 @@ def test_a_project_that_waits_does_not_keep_another_from_its_place() -> None:
         hold.set()
 
 
-def test_of_one_key_one_job_runs_and_one_that_came_meanwhile_runs_behind_it() -> None:
-    gate, jobs, order = Gate(4), Jobs(), list[str]()
-    hold, other, ended = threading.Event(), threading.Event(), threading.Event()
-
-    def first() -> None:
-        wait_until(hold)
-        order.append("first")
-
-    def second() -> None:
-        order.append("second")
-        ended.set()
-
-    with ThreadPoolExecutor(4) as pool:
-        jobs.submit(gate, pool, "a", "key", first)
-        for _ in range(3):
-            jobs.submit(gate, pool, "a", "key", second)
-        jobs.submit(gate, pool, "a", "other", other.set)
-        wait_until(other)
-        assert order == []
-        hold.set()
-        wait_until(ended)
-    assert order == ["first", "second"]
-    for _ in range(4):
-        gate.take("a")
-
-
 def test_a_place_that_others_give_back_is_seen() -> None:
     gate, jobs, begun = Gate(1), Jobs(), threading.Event()
     gate.take("a")

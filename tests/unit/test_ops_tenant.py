@@ -99,4 +99,4 @@ def test_it_is_no_part_of_the_wire(house: House) -> None:
     request = house.executor.requests[-1]
     assert made not in json.dumps(request.to_json())
     assert "tenant" not in request.to_json()
-    assert RunRequest.of(json.loads(json.dumps(request.to_json()))) == replace(request, tenant="")
+    assert RunRequest.of(json.loads(json.dumps(request.to_json()))) == replace(request, tenant="", share="")
