@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from functions.api.access import Entry, unexpected
 from functions.api.addresses import Matched, Table, raw_path
 from functions.api.answers import refusal
+from functions.api.bodies import Bodies
 from functions.api.counting import Counting
 from functions.api.headers import credentials
 from functions.api.workers import Workers
@@ -46,6 +47,7 @@ class Door:
         room: Room,
         workers: Workers,
         routes: Sequence[BaseRoute],
+        bodies: Bodies,
         free: Collection[str],
         curious: Collection[str],
     ) -> None:
@@ -53,6 +55,7 @@ class Door:
         self._room = room
         self._workers = workers
         self._table = Table(routes)
+        self._bodies = bodies
         self._free = frozenset(free)
         self._curious = frozenset(curious)
 
@@ -92,7 +95,7 @@ class Door:
             failure = Failure(Code.METHOD_NOT_ALLOWED)
             await refusal(failure, {"Allow": ", ".join(found.methods)})(scope, wire.receive, wire.send)
             return
-        state = {**scope.get("state", {}), "caller": entry.caller, "entry": entry}
+        state = {**scope.get("state", {}), "caller": entry.caller, "entry": entry, "bodies": self._bodies}
         # The route is matched on the raw path: nothing below decodes it again.
         scope.update(path=path, raw_path=path.encode("latin-1"), root_path="", state=state)
         await self._app(scope, wire.receive, wire.send)

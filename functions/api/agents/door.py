@@ -22,6 +22,7 @@ from functions.api.addresses import Table, raw_path
 from functions.api.agents.addresses import Family, family
 from functions.api.agents.admission import admitted, check_beta
 from functions.api.agents.answers import refusal
+from functions.api.bodies import Bodies
 from functions.api.counting import Counting
 from functions.api.workers import Workers
 from shared.agents_errors import Fault, Refusal, as_refusal
@@ -36,11 +37,14 @@ _ALLOW = ("GET", "HEAD", "POST", "DELETE")
 class AgentsDoor:
     """ASGI middleware around the other door and its routes. `routes` are those of the application."""
 
-    def __init__(self, app: ASGIApp, *, room: Room, workers: Workers, routes: Sequence[BaseRoute]) -> None:
+    def __init__(
+        self, app: ASGIApp, *, room: Room, workers: Workers, routes: Sequence[BaseRoute], bodies: Bodies
+    ) -> None:
         self._app = app
         self._room = room
         self._workers = workers
         self._table = Table(routes)
+        self._bodies = bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = family(raw_path(scope)) if scope["type"] == "http" else None
@@ -84,7 +88,7 @@ class AgentsDoor:
             allow = ", ".join(method for method in _ALLOW if method in found.methods)
             await refusal(Refusal(Fault.UNSUPPORTED_METHOD), {"Allow": allow})(scope, wire.receive, wire.send)
             return
-        state = {**scope.get("state", {}), "caller": entry.caller, "entry": entry}
+        state = {**scope.get("state", {}), "caller": entry.caller, "entry": entry, "bodies": self._bodies}
         # The route is matched on the raw path: nothing below decodes it again.
         scope.update(path=path, raw_path=path.encode("latin-1"), root_path="", state=state)
         _, child = found.route.matches(scope)
