@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -33,12 +33,17 @@ class Places(Protocol):
         """Give it back."""
 
 
+class _NoThread(Exception):
+    """The pool has no thread for a job now."""
+
+
 class Jobs:
     """The jobs that wait. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: OrderedDict[str, OrderedDict[str, Callable[[], None]]] = OrderedDict()
+        self._running: Counter[str] = Counter()
         self._pumping = False
         self._told: OrderedDict[str, float] = OrderedDict()
 
@@ -46,11 +51,14 @@ class Jobs:
         """Have a job run as soon as it has a place. One that waits under the same key already stands for it."""
         with self._lock:
             self._waiting.setdefault(project, OrderedDict()).setdefault(key, job)
-        self._pump(places, pool)
+        if not self._pump(places, pool):
+            return
         with self._lock:
             if self._waiting and not self._pumping:
-                self._pumping = True
-                threading.Thread(target=self._run, args=(places, pool), name="jobs", daemon=True).start()
+                # Where no thread is to be had the end of a job, or the next one, looks for places.
+                with suppress(RuntimeError):
+                    threading.Thread(target=self._run, args=(places, pool), name="jobs", daemon=True).start()
+                    self._pumping = True
 
     def recently(self, key: str, seconds: float) -> bool:
         """Whether this was asked for the same key within so many seconds already; else it counts from now."""
@@ -67,45 +75,77 @@ class Jobs:
         """Look for places, which others give back too, until nothing waits."""
         while True:
             time.sleep(_PAUSE_S)
-            self._pump(places, pool)
+            threads = self._pump(places, pool)
             with self._lock:
-                if not self._waiting:
+                if not self._waiting or not threads:
                     self._pumping = False
                     return
 
-    def _pump(self, places: Places, pool: ThreadPoolExecutor) -> None:
-        """Begin what has a place, a job of each project in turn."""
-        with self._lock:
-            turn = list(self._waiting)
-        while turn:
-            turn = [project for project in turn if self._begin(places, pool, project)]
+    def _pump(self, places: Places, pool: ThreadPoolExecutor) -> bool:
+        """Begin what has a place; whether the pool had a thread for each.
+
+        The next one is of the project with the fewest that run, of equal ones of that which was served longest ago.
+        """
+        full: set[str] = set()
+        while True:
+            with self._lock:
+                waiting = (one for one in self._waiting if one not in full)
+                project = min(waiting, key=self._running.__getitem__, default=None)
+            if project is None:
+                return True
+            try:
+                if not self._begin(places, pool, project):
+                    full.add(project)
+            except _NoThread:
+                return False
 
     def _begin(self, places: Places, pool: ThreadPoolExecutor, project: str) -> bool:
-        """Begin a project's next job; whether there may be another one."""
+        """Begin a project's next job; whether there may be another one. Errors: _NoThread, and the job waits on."""
         try:
             places.take(project)
         except Failure:
             return False
         with self._lock:
             queue = self._waiting.get(project)
-            job = queue.popitem(last=False)[1] if queue else None
-            if queue is not None and not queue:
-                del self._waiting[project]
-        if job is None:
+            if queue:
+                key, job = queue.popitem(last=False)
+                self._running[project] += 1
+                self._waiting.move_to_end(project)
+                if not queue:
+                    del self._waiting[project]
+        if queue is None:
             places.leave(project)
             return False
+        begun = threading.Lock()
+
+        def end() -> None:
+            with self._lock:
+                self._running[project] -= 1
+                if not self._running[project]:
+                    del self._running[project]
+            places.leave(project)
 
         def work() -> None:
+            if not begun.acquire(blocking=False):
+                return
             try:
                 job()
             except Exception as error:
                 _LOG.error("a job ended early: %s", type(error).__name__)
             finally:
-                places.leave(project)
+                end()
+                self._pump(places, pool)
 
-        # After the pool's end nothing is begun: what is due is found again at the next start.
-        with suppress(RuntimeError):
+        try:
             pool.submit(work)
-            return True
-        places.leave(project)
-        return False
+        except RuntimeError:
+            # No thread for it, though the pool may have kept it and find one later; or the pool is at its end, after
+            # which nothing is begun: what is due is found again at the next start.
+            if begun.acquire(blocking=False):
+                with self._lock:
+                    waiting = self._waiting.setdefault(project, OrderedDict())
+                    waiting.setdefault(key, job)
+                    waiting.move_to_end(key, last=False)
+                end()
+                raise _NoThread from None
+        return True

@@ -86,12 +86,14 @@ Isolation = Literal["user", "session", "project"]
 class Gate:
     """At most `limit` runs wait or work at once; one more is refused at once, not queued without end.
 
-    One project holds at most `share` of the places (cases.md K19).
+    One project holds at most `share` of the places. Where others hold some it gets no more than it leaves free, so that
+    a newcomer finds a place however many projects take all they can get (cases.md K19).
     """
 
     def __init__(self, limit: int, share: int | None = None) -> None:
         self._limit = limit
         self._share = limit if share is None else min(share, limit)
+        self._shared = self._share < limit
         self._lock = threading.Lock()
         self._held: Counter[str] = Counter()
         self._taken = 0
@@ -99,7 +101,9 @@ class Gate:
     def take(self, project: str) -> None:
         """Take a place, to be given back by `leave` from whatever thread. Errors: 429."""
         with self._lock:
-            if self._taken >= self._limit or self._held[project] >= self._share:
+            free = self._limit - self._taken
+            held = self._held[project]
+            if free <= 0 or held >= self._share or (self._shared and self._taken > held >= free):
                 raise Failure(Code.RATE_LIMITED, retry_after=2)
             self._taken += 1
             self._held[project] += 1

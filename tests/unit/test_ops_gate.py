@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -29,12 +30,27 @@ def test_K19_a_project_takes_its_share_and_another_finds_places() -> None:
     assert failure.headers() == {"Retry-After": "2"}
     assert failure.body()["retry_after_seconds"] == 2
     gate.take("two")
-    gate.take("two")
-    assert full(gate, "three").code is Code.RATE_LIMITED
-    gate.leave("one")
+    assert full(gate, "two").code is Code.RATE_LIMITED
     gate.take("three")
+    assert full(gate, "four").code is Code.RATE_LIMITED
+    gate.leave("one")
+    gate.take("four")
     gate.leave("two")
+    gate.leave("three")
     gate.take("one")
+
+
+def test_K19_projects_that_take_all_they_can_get_leave_a_place_to_the_next_one() -> None:
+    gate = Gate(256, 128)
+    got = []
+    for number in range(8):
+        taken = 0
+        with contextlib.suppress(Failure):
+            while True:
+                gate.take(str(number))
+                taken += 1
+        got.append(taken)
+    assert got == [128, 64, 32, 16, 8, 4, 2, 1]
 
 
 @pytest.mark.parametrize("share", [None, 3, 9])

@@ -144,7 +144,7 @@ def _tell_cancelled(room: Room, draft: Draft, described: Described, before: Sess
     """A Turn that is cancelled in this transaction: whoever holds it or the workspace is fenced out."""
     active = before.active
     assert active is not None
-    row = ending.read_turn(room, draft.found.partition, active.turn)
+    row = ending.read_turn(room, draft.found.partition, active)
     unfinished = ending.read_open(room, draft.found.partition, active.open)
     ending.seize(room, draft)
     ending.tell_end(room, draft, described, row, "cancelled", unfinished=unfinished)

@@ -69,7 +69,7 @@ def claim(room: Room, found: Found, described: Described, cancel: Stopping, budg
         opened = _locked(room, found, draft)
         if opened is None:
             return None
-    row = ending.read_turn(room, found.partition, active.turn)
+    row = ending.read_turn(room, found.partition, active)
     results: list[FunctionResult] = []
     messages: list[dict[str, Any]] = []
     taken = 0

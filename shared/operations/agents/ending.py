@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shared.domain.agents import events, turns
-from shared.domain.agents.head import Open, seized
+from shared.domain.agents.head import Active, Open, seized
 from shared.domain.agents.turns import Outcome, Turn, TurnError
-from shared.domain.session import Head
+from shared.domain.session import Fenced, Head
 from shared.operations import names
 from shared.operations.agents import large, places
 from shared.operations.agents.config import Described, changing
@@ -29,12 +29,19 @@ class TurnRow:
     turn: Turn
 
 
-def read_turn(room: Room, partition: str, turn: str) -> TurnRow:
-    """The row of a Turn that the head names. Errors: StoreUnavailable."""
-    item = room.state.get(partition, places.TURNS + turn)
+def read_turn(room: Room, partition: str, active: Active) -> TurnRow:
+    """The row of the Turn that a head has as active.
+
+    Errors: StoreUnavailable; Fenced where the row is newer than that head, whose swap would lose: it is to be looked at
+    again.
+    """
+    item = room.state.get(partition, places.TURNS + active.turn)
     if item is None:
         raise StoreUnavailable("a Turn")
-    return TurnRow(item.version, Turn.of(item.attributes))
+    turn = Turn.of(item.attributes)
+    if turn.status != active.status:
+        raise Fenced
+    return TurnRow(item.version, turn)
 
 
 @dataclass(frozen=True, slots=True)

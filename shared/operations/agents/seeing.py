@@ -142,7 +142,7 @@ def end_active(
     active = draft.head.active
     if active is None:
         raise Fenced
-    row = ending.read_turn(room, draft.found.partition, active.turn)
+    row = ending.read_turn(room, draft.found.partition, active)
     unfinished = ending.read_open(room, draft.found.partition, active.open)
     successor, number = draft.new_id("turn") if draft.head.pending is not None else ("", 0)
     draft.head = turning.overtaken(draft.head, active.turn, draft.now, successor=successor)
@@ -162,7 +162,7 @@ def fail_environment(room: Room, found: Found) -> None:
         if draft.head.environment.status != "pending":
             return
         active = draft.head.active
-        row = None if active is None else ending.read_turn(room, found.partition, active.turn)
+        row = None if active is None else ending.read_turn(room, found.partition, active)
         draft.head = lifecycle.failed(draft.head, draft.now)
         ending.take(room, draft)
         told = None
