@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from shared.agents_errors import Refusal
+from shared.operations import names
 from shared.operations.agents import places
 from shared.operations.agents.work import work
 from shared.store.ports import Item, State
@@ -18,15 +20,16 @@ from tests.fakes import House
 
 
 class Between:
-    """A state in which something happens once, right before a Turn's row is read."""
+    """A state in which something happens once, right before a Turn's row, or another one, is read."""
 
-    def __init__(self, inner: State, happens: Callable[[], object]) -> None:
+    def __init__(self, inner: State, happens: Callable[[], object], prefix: str) -> None:
         self._inner = inner
+        self._prefix = prefix
         self._happens: list[Callable[[], object]] = [happens]
 
     def get(self, partition: str, sort: str) -> Item | None:
         """See State.get."""
-        if sort.startswith(places.TURNS) and self._happens:
+        if sort.startswith(self._prefix) and self._happens:
             self._happens.pop()()
         return self._inner.get(partition, sort)
 
@@ -47,9 +50,9 @@ def created(house: House) -> str:
     return str(house.do("sessions.create", body).id)
 
 
-def between(house: House, happens: Callable[[House], object]) -> House:
+def between(house: House, happens: Callable[[House], object], prefix: str = places.TURNS) -> House:
     """The same house to somebody who is overtaken by `happens`."""
-    state = Between(house.room.state, lambda: happens(house))
+    state = Between(house.room.state, lambda: happens(house), prefix)
     return replace(house, room=replace(house.room, state=state))
 
 
@@ -97,3 +100,21 @@ def test_a_cancel_that_meets_the_turns_own_end_does_nothing(house: House) -> Non
     late.do("events.create", {"session_id": session, "events": [CANCEL]})
     assert turns(house, session) == ["completed"]
     assert ended(house, session) == ["completed"]
+
+
+def test_a_list_of_files_whose_session_is_deleted_meanwhile_is_404(house: House) -> None:
+    """It was a 503, as if the workspace could not be read."""
+    body = {"environment": {"type": "openai_hosted"}, "agent": {"model": "program:py"}}
+    made = house.do("sessions.create", body)
+    data = {"environment_id": made.environment["id"]}
+
+    def happens(first: House) -> None:
+        first.do("sessions.delete", {"session_id": made.id})
+        first.room.state.delete_partition(f"p/{house.project}/s/{made.id}")
+
+    late = between(house, happens, names.HEAD)
+    with pytest.raises(Refusal) as refusal:
+        late.do("environments.list_files", data)
+    with pytest.raises(Refusal) as unknown:
+        house.do("environments.list_files", {"environment_id": "env_" + "0" * 33})
+    assert refusal.value.fault == unknown.value.fault

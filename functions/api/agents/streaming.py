@@ -37,6 +37,7 @@ CREATION = "sessions.create"
 """The operation that answers with a stream where its body's `stream` is true."""
 KEEPALIVE = b": keepalive\n\n"
 _CREATED = 201
+_PIECE = 64 * 1024
 _GROWTH = 1.5
 _BREAKS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 """What some clients take for the end of a line, as JSON may write it. JSON itself escapes the rest."""
@@ -178,7 +179,7 @@ class EventResponse(Response):
                 try:
                     frames = await self._workers.quick(self._stream.more)
                     for frame in frames:
-                        await send({"type": "http.response.body", "body": event_bytes(frame), "more_body": True})
+                        await _send_bytes(send, event_bytes(frame))
                     if not frames and (rung or loop.time() - checked >= self._pace.check):
                         await self._workers.quick(self._stream.check)
                         checked = loop.time()
@@ -197,6 +198,12 @@ class EventResponse(Response):
                 if not self._stream.over:
                     await _rest(wake, min(pause, told + self._pace.keepalive - now))
                     pause = min(pause * _GROWTH, self._pace.longest)
+
+
+async def _send_bytes(send: Send, data: bytes) -> None:
+    """Send in pieces: what was handed to a connection is copied, and lies there until its client reads."""
+    for start in range(0, len(data), _PIECE):
+        await send({"type": "http.response.body", "body": data[start : start + _PIECE], "more_body": True})
 
 
 async def _rest(wake: asyncio.Event, seconds: float) -> None:

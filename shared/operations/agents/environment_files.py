@@ -22,7 +22,7 @@ from shared.operations.agents.reaching import find_environment, usable_environme
 from shared.operations.agents.requests.file_create import read_file_create
 from shared.operations.agents.requests.files import FileRequest
 from shared.operations.agents.requests.reading import may_echo
-from shared.operations.agents.session import missing, refusal
+from shared.operations.agents.session import missing, need_environment, refusal
 from shared.operations.agents.writing import Incoming, write
 from shared.operations.base import Call, Model, Raw, Route, operation
 from shared.operations.room import Room
@@ -105,7 +105,8 @@ def list_environment_files(room: Room, call: Call, data: FilesInput) -> FilePage
         try:
             manifest = manifest_of(room, workspace_of(room, found).head)
         except StoreUnavailable as error:
-            # Row 10: a workspace that cannot be read is no page, not even an empty one.
+            # Row 10: a workspace that cannot be read is no page, not even an empty one. A deleted one is 404.
+            need_environment(room, call.project, data.environment_id)
             raise Refusal(Fault.EXECUTION_UNAVAILABLE) from error
         page = listing.page(listing.children(manifest, directory), asked, token)
     return FilePage(

@@ -8,7 +8,7 @@ from shared.domain.agents.refusals import Reason, Refused
 from shared.domain.agents.writes import usable
 from shared.operations import workspace
 from shared.operations.agents.seeing import seen
-from shared.operations.agents.session import Found, need_environment
+from shared.operations.agents.session import Found, need, need_environment
 from shared.operations.base import Call
 from shared.operations.room import Room
 from shared.operations.workspace import Opened
@@ -28,8 +28,12 @@ def usable_environment(room: Room, project: str, environment: str) -> Found:
 
 
 def workspace_of(room: Room, found: Found) -> Opened:
-    """The workspace as it is now, without its lock. Errors: Refused(EXECUTION) where it is gone."""
+    """The workspace as it is now, without its lock.
+
+    Errors: Refused(EXECUTION) where it is gone; 404 where the Session is, meanwhile.
+    """
     opened = workspace.at(room, found.project, found.session)
     if opened is None or opened.head.gone:
+        need(room, found.project, found.session)
         raise Refused(Reason.EXECUTION)
     return opened

@@ -24,6 +24,9 @@ from shared.store.ports import StoreUnavailable
 
 _RECORDS = 8
 """Records of one look at the store; each has at most MAX_ITEM_BYTES."""
+_HELD = 128 * 1024
+"""Characters of them that a reader holds; the record that goes beyond is the last one that it keeps. Hundreds of
+clients may read slowly at once."""
 _FRAMES = 64
 """Frames that are handed out at once."""
 
@@ -46,6 +49,7 @@ class Stream:
         self._after = places.event(cursor)
         self._ending = Ending(creation)
         self._gone = False
+        self._records = _RECORDS
         self._waiting: deque[Frame] = deque()
         self._session: dict[str, Any] | None = None
         self._item: tuple[str, dict[str, Any]] = ("", {})
@@ -101,11 +105,17 @@ class Stream:
     def _look(self) -> None:
         """Read the records behind the cursor. What frames are filled from has to be read after them: it may be newer,
         never older."""
-        rows = self._room.state.query(self.partition, places.EVENTS, after=self._after, limit=_RECORDS)
+        rows = self._room.state.query(self.partition, places.EVENTS, after=self._after, limit=self._records)
         self._session, self._item = None, ("", {})
+        held = 0
         for row in rows:
             self._waiting.extend(row.attributes["frames"])
             self._after = row.sort
+            held += sum(map(_characters, row.attributes["frames"]))
+            if held > _HELD:
+                break
+        # Where records are large, those behind the last one are read again: then they come one by one.
+        self._records = 1 if held > _HELD else _RECORDS
 
     def _full(self, frame: Frame, wanted: str | None) -> Frame | None:
         """The frame as it is sent; None where the Session went before it could be filled."""
@@ -143,3 +153,7 @@ class Stream:
         if self.check():
             raise error
         return False
+
+
+def _characters(frame: Frame) -> int:
+    return sum(len(value) for value in frame.values() if isinstance(value, str))
