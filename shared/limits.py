@@ -23,6 +23,8 @@ class Limits:
     """The limits that a request, a program or a stored thing meets. Tests pass small numbers."""
 
     body_bytes: int = _limit(8 * MIB, "bytes", "a JSON request body")
+    held_bytes: int = _limit(512 * MIB, "bytes", "JSON bodies that one process holds at once; one more byte is 429")
+    project_held_bytes: int = _limit(256 * MIB, "bytes", "the same of one project; then 429")
     code_bytes: int = _limit(1 * MIB, "bytes", "a program, in UTF-8")
     args_bytes: int = _limit(64 * KIB, "bytes", "all arguments of a program together, in UTF-8")
     run_files: int = _limit(1_000, "entries", "`files` of one run")

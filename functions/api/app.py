@@ -17,6 +17,7 @@ from functions.api.agents import routes as agents_routes
 from functions.api.agents.door import AgentsDoor
 from functions.api.agents.queries import HEADLESS
 from functions.api.agents.streaming import LOCAL, Pace, Streams
+from functions.api.bodies import Bodies
 from functions.api.document import document
 from functions.api.door import Door
 from functions.api.mcp import mcp_app
@@ -45,7 +46,8 @@ def published_operations() -> list[AnyOperation]:
 
 
 def create_app(room: Room, settings: Settings, *, pace: Pace | None = LOCAL) -> FastAPI:
-    """The application. `app.routes` are all that is served; `app.state.workers` stops what runs when a service ends.
+    """The application. `app.routes` are all that is served; `app.state.workers` stops what runs when a service ends,
+    `app.state.bodies` counts what is held of requests.
 
     `pace` is that of event streams; None: this door carries none, and what would be one is refused.
     """
@@ -83,9 +85,10 @@ def create_app(room: Room, settings: Settings, *, pace: Pace | None = LOCAL) -> 
                 _without_head(app.routes[-1])
     curious = {operation.name for operation in typed if operation.open}
     free = curious | {route.name for route in NAMED if route.free}
-    app.add_middleware(Door, room=room, workers=workers, routes=app.routes, free=free, curious=curious)
+    bodies = app.state.bodies = Bodies(room.limits)
+    app.add_middleware(Door, room=room, workers=workers, routes=app.routes, bodies=bodies, free=free, curious=curious)
     # What is added last is outermost: the other contract's requests never reach the first door.
-    app.add_middleware(AgentsDoor, room=room, workers=workers, routes=app.routes)
+    app.add_middleware(AgentsDoor, room=room, workers=workers, routes=app.routes, bodies=bodies)
     return app
 
 

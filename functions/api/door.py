@@ -14,14 +14,16 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Sequence
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from functions.api.access import Entry, unexpected
 from functions.api.addresses import Matched, Table, raw_path
 from functions.api.answers import refusal
+from functions.api.bodies import Bodies
+from functions.api.counting import Counting
 from functions.api.headers import credentials
 from functions.api.workers import Workers
 from shared.errors import Code, Failure
@@ -45,6 +47,7 @@ class Door:
         room: Room,
         workers: Workers,
         routes: Sequence[BaseRoute],
+        bodies: Bodies,
         free: Collection[str],
         curious: Collection[str],
     ) -> None:
@@ -52,6 +55,7 @@ class Door:
         self._room = room
         self._workers = workers
         self._table = Table(routes)
+        self._bodies = bodies
         self._free = frozenset(free)
         self._curious = frozenset(curious)
 
@@ -65,7 +69,7 @@ class Door:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         entry = Entry(secrets.token_hex(12), scope["method"])
-        wire = _Wire(entry, receive, send, head=scope["method"] == "HEAD")
+        wire = Counting(entry, receive, send, head=scope["method"] == "HEAD", headers=dict)
         try:
             await self._dispatch(dict(scope), entry, wire)
         except ClientDisconnect:
@@ -79,7 +83,7 @@ class Door:
         finally:
             entry.write()
 
-    async def _dispatch(self, scope: Scope, entry: Entry, wire: _Wire) -> None:
+    async def _dispatch(self, scope: Scope, entry: Entry, wire: Counting) -> None:
         path = raw_path(scope)
         found = self._table.match(path, scope["method"])
         entry.template = found.template
@@ -91,7 +95,7 @@ class Door:
             failure = Failure(Code.METHOD_NOT_ALLOWED)
             await refusal(failure, {"Allow": ", ".join(found.methods)})(scope, wire.receive, wire.send)
             return
-        state = {**scope.get("state", {}), "caller": entry.caller, "entry": entry}
+        state = {**scope.get("state", {}), "caller": entry.caller, "entry": entry, "bodies": self._bodies}
         # The route is matched on the raw path: nothing below decodes it again.
         scope.update(path=path, raw_path=path.encode("latin-1"), root_path="", state=state)
         await self._app(scope, wire.receive, wire.send)
@@ -117,33 +121,3 @@ def as_failure(error: BaseException) -> Failure:
     if isinstance(error, Failure):
         return error
     return Failure(Code.STORE_UNAVAILABLE if isinstance(error, StoreUnavailable) else Code.INTERNAL)
-
-
-class _Wire:
-    """`receive` and `send` of one request: they count bytes, name the request, and drop the body of a HEAD."""
-
-    def __init__(self, entry: Entry, receive: Receive, send: Send, *, head: bool) -> None:
-        self._entry = entry
-        self._receive = receive
-        self._send = send
-        self._head = head
-        self.started = False
-
-    async def receive(self) -> Message:
-        message = await self._receive()
-        self._entry.bytes_in += len(message.get("body", b""))
-        return message
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.started = True
-            self._entry.status = message["status"]
-            headers = MutableHeaders(raw=list(message.get("headers", [])))
-            headers["X-Request-Id"] = self._entry.request_id
-            message = {**message, "headers": headers.raw}
-        elif message["type"] == "http.response.body":
-            self._entry.whole = not message.get("more_body", False)
-            if self._head:
-                message = {**message, "body": b""}
-            self._entry.bytes_out += len(message.get("body", b""))
-        await self._send(message)

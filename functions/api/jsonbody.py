@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
+from functions.api.bodies import Take
 from shared.errors import Failure, invalid
 
 MAX_DEPTH = 64
@@ -46,8 +47,8 @@ async def chunks(receive: Receive) -> AsyncIterator[bytes]:
         yield bytes(waiting)
 
 
-async def read_body(receive: Receive, announced: int | None, limit: int) -> bytes:
-    """The whole body, refused as soon as it is known to be larger than `limit` bytes."""
+async def read_body(receive: Receive, announced: int | None, limit: int, take: Take) -> bytes:
+    """The whole body, refused as soon as it is known to be larger than `limit` bytes, or there is no room for it."""
     if announced is not None and announced > limit:
         raise _too_long(limit)
     parts: list[bytes] = []
@@ -56,6 +57,7 @@ async def read_body(receive: Receive, announced: int | None, limit: int) -> byte
         size += len(piece)
         if size > limit:
             raise _too_long(limit)
+        take(len(piece))
         parts.append(piece)
     return b"".join(parts)
 

@@ -18,6 +18,7 @@ import anyio.to_thread
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from functions.api.answers import compact
+from functions.api.bodies import Take, holding
 from functions.api.jsonbody import check_values
 from shared.errors import Code, Failure
 from shared.operations.base import Cancel, Operation
@@ -49,8 +50,8 @@ class _Sdk:
 def mcp_app(room: Room, settings: Settings, declared: Mapping[str, Operation[Any, Any]] | None = None) -> ASGIApp:
     """What the HTTP door mounts at `/mcp`. It needs no lifespan.
 
-    `scope["state"]["caller"]` is the admitted Caller. A client that goes away stops what it called. `declared` are
-    the operations where they are not the registry's.
+    `scope["state"]` is a door's: `caller` is the admitted Caller, `bodies` counts what is held. A client that goes
+    away stops what it called. `declared` are the operations where they are not the registry's.
     """
     sdk = _Sdk(room, settings, declared)
 
@@ -58,14 +59,18 @@ def mcp_app(room: Room, settings: Settings, declared: Mapping[str, Operation[Any
         if scope["method"] != "POST":
             await _refuse(Failure(Code.METHOD_NOT_ALLOWED), send, {"Allow": "POST"})
             return
-        raw, receive = await _body(receive, room.limits.body_bytes)
+        with holding(scope) as take:
+            await answer(scope, receive, send, take)
+
+    async def answer(scope: Scope, receive: Receive, send: Send, take: Take) -> None:
         try:
+            raw, receive = await _body(receive, room.limits.body_bytes, take)
             await anyio.to_thread.run_sync(check_values, raw)
         except Failure as failure:
             await _refuse(failure, send, {})
             return
         cancel = Cancel()
-        scope["state"] = {"caller": None, **scope.get("state", {}), "cancel": cancel}
+        scope["state"] = {**scope["state"], "cancel": cancel}
         manager = (await anyio.to_thread.run_sync(sdk.managers))()
         async with anyio.create_task_group() as tasks:
             async with manager.run():
@@ -75,8 +80,11 @@ def mcp_app(room: Room, settings: Settings, declared: Mapping[str, Operation[Any
     return app
 
 
-async def _body(receive: Receive, limit: int) -> tuple[bytes, Receive]:
-    """The body, and a `receive` that gives it again. One above `limit` bytes comes back cut: the SDK refuses it."""
+async def _body(receive: Receive, limit: int, take: Take) -> tuple[bytes, Receive]:
+    """The body, and a `receive` that gives it again. One above `limit` bytes comes back cut: the SDK refuses it.
+
+    Errors: 429 where no room is left.
+    """
     messages: deque[Message] = deque()
     parts: list[bytes] = []
     size, more = 0, True
@@ -84,6 +92,7 @@ async def _body(receive: Receive, limit: int) -> tuple[bytes, Receive]:
         message = await receive()
         messages.append(message)
         parts.append(message.get("body", b""))
+        take(len(parts[-1]))
         size += len(parts[-1])
         more = message.get("more_body", False)
 

@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from functions.api.addresses import decoded
 from functions.api.answers import answer, output_bytes
+from functions.api.bodies import Take, holding
 from functions.api.headers import content_length, idempotency_key, prefers_async
 from functions.api.jsonbody import parse_json, read_body
 from functions.api.workers import Workers
@@ -44,10 +45,14 @@ def typed_handler(operation: AnyOperation, start: AnyOperation | None, room: Roo
     method = operation.route.method if operation.route is not None else "GET"
 
     async def handle(request: Request) -> Response:
+        with holding(request.scope) as take:
+            return await held(request, take)
+
+    async def held(request: Request, take: Take) -> Response:
         params = decoded(request.path_params)
         raw = b""
         if method == "POST":
-            raw = await read_body(request.receive, content_length(request.headers), room.limits.body_bytes)
+            raw = await read_body(request.receive, content_length(request.headers), room.limits.body_bytes, take)
         chosen = start if start is not None and prefers_async(request.headers) else operation
         call = Call(caller_of(request), idempotency_key(request.headers), Cancel())
 

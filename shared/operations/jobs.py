@@ -2,8 +2,7 @@
 
     submit ── waiting (by project, each key once) ── a place is free ── a thread of the pool ── the place is given back
 
-Each job holds its place while it runs, so that the pool never has more jobs than threads. Of one key only one job
-runs: what is asked for meanwhile waits until it is over, and then looks whether something is left to do.
+Each job holds its place while it runs, so that the pool never has more jobs than threads, and no thread only waits.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Jobs:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: OrderedDict[str, OrderedDict[str, Callable[[], None]]] = OrderedDict()
-        self._running: set[tuple[str, str]] = set()
+        self._running: Counter[str] = Counter()
         self._pumping = False
         self._told: OrderedDict[str, float] = OrderedDict()
 
@@ -91,9 +90,8 @@ class Jobs:
         full: set[str] = set()
         while True:
             with self._lock:
-                runs = Counter(project for project, _ in self._running)
                 waiting = (one for one in self._waiting if one not in full)
-                project = min(waiting, key=lambda one: runs[one], default=None)
+                project = min(waiting, key=self._running.__getitem__, default=None)
             if project is None:
                 return True
             try:
@@ -109,21 +107,22 @@ class Jobs:
         except Failure:
             return False
         with self._lock:
-            queue = self._waiting.get(project, OrderedDict())
-            key = next((one for one in queue if (project, one) not in self._running), None)
-            if key is not None:
-                job = queue.pop(key)
-                self._running.add((project, key))
+            queue = self._waiting.get(project)
+            if queue:
+                key, job = queue.popitem(last=False)
+                self._running[project] += 1
                 self._waiting.move_to_end(project)
                 if not queue:
                     del self._waiting[project]
-        if key is None:
+        if queue is None:
             places.leave(project)
             return False
 
         def end() -> None:
             with self._lock:
-                self._running.discard((project, key))
+                self._running[project] -= 1
+                if not self._running[project]:
+                    del self._running[project]
             places.leave(project)
 
         def work() -> None:

@@ -170,6 +170,7 @@ class Hands:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[str, Hand] = {}
+        self._queued: set[str] = set()
         self.ending = False
         """Whether the process ends: what is not begun is left to the next one."""
 
@@ -189,6 +190,19 @@ class Hands:
                 if self._held.get(turn) is hand:
                     del self._held[turn]
             hand.over.set()
+
+    @contextmanager
+    def queue(self, turn: str) -> Iterator[bool]:
+        """Wait for a Turn while the block runs; False where somebody does already."""
+        with self._lock:
+            first = turn not in self._queued
+            self._queued.add(turn)
+        try:
+            yield first
+        finally:
+            if first:
+                with self._lock:
+                    self._queued.discard(turn)
 
     def stop(self, turn: str) -> Hand | None:
         """Stop what a Turn runs; its hand, or None where this process does not hold it."""

@@ -171,11 +171,14 @@ def test_metadata_at_its_limits(talk: Talk) -> None:
 
 
 def test_members_that_say_their_default_are_taken(talk: Talk) -> None:
-    talk.create(
+    made = talk.create(
         vault_ids=[], review=None, spend_control={"limit": None}, prompt_cache_options=None, stream=False, input=None,
         metadata=None, environment={"type": "openai_hosted", "plugins": [], "skills": None, "packages": {"npm": []},
                                     "network": {"access": "disabled"}, "desktop": {"enabled": False}},
     )  # fmt: skip
+    shown, environment = talk.get(f"{SESSIONS}/{made['id']}"), made["environment"]
+    assert (shown["vault_ids"], shown["metadata"], shown["status"]) == ([], {}, "idle")
+    assert (environment["plugins"], environment["skills"], environment["network"]["access"]) == ([], [], "disabled")
 
 
 def test_a_saved_agent_is_taken_over(talk: Talk) -> None:

@@ -208,4 +208,4 @@ def test_a_bell_that_rings_after_the_loop_has_ended_harms_nobody(room: Room) -> 
 
     within(scene)
     (news,) = rung
-    news()
+    assert news() is None

@@ -17,8 +17,8 @@ import pytest
 from shared.domain.session import Owner
 from tests.agents_writes.desk import Desk, Losing
 from tests.agents_writes.test_lost_answers import expect_free, expect_settles_only, expect_unsettled
-from tests.agents_writes.zygote import Zygote
 from tests.fakes import make_room, shut
+from tests.kill.forking import Zygote
 from tests.unit.agents.trees import file
 
 DATA = bytes(range(256)) * 5_000
@@ -36,7 +36,7 @@ class Case:
 
 @pytest.fixture(scope="module")
 def zygote() -> Iterator[Zygote]:
-    made = Zygote()
+    made = Zygote("tests.agents_writes.zygote")
     yield made
     made.close()
 
@@ -92,7 +92,9 @@ def expect_after(desk: Desk, done: int, case: Case) -> None:
 
 
 def test_a_write_killed_at_any_step(case: Case, zygote: Zygote, tmp_path: Path) -> None:
-    killed, labels = zygote.run(copied(case, tmp_path / "whole"), None, "environments.create_file", case.given)
+    killed, labels = zygote.run(
+        copied(case, tmp_path / "whole"), None, operation="environments.create_file", input=case.given
+    )
     assert not killed
     assert labels.count("after state.transact") == 3
     assert {"before objects.stage", "after os.fsync"} <= set(labels)
@@ -100,7 +102,7 @@ def test_a_write_killed_at_any_step(case: Case, zygote: Zygote, tmp_path: Path) 
     steps = [label for label in labels if label != "refused"]
     for number in range(1, len(steps) + 1):
         folder = copied(case, tmp_path / str(number))
-        killed, _ = zygote.run(folder, number, "environments.create_file", case.given)
+        killed, _ = zygote.run(folder, number, operation="environments.create_file", input=case.given)
         assert killed, steps[number - 1]
         done = steps[:number].count("after state.transact")
 
@@ -118,12 +120,12 @@ def test_an_operators_settling_killed_at_any_step(desk: Desk, zygote: Zygote, tm
     (record,) = desk.records()
     shut(desk.house)
     case = Case(tmp_path / "data", desk, {"id": record.id, "outcome": "committed"}, rejected=False)
-    killed, labels = zygote.run(copied(case, tmp_path / "whole"), None, "writes.settle", case.given)
+    killed, labels = zygote.run(copied(case, tmp_path / "whole"), None, operation="writes.settle", input=case.given)
     assert not killed
     assert labels == ["before state.transact", "after state.transact"] * 2
     for number in range(1, len(labels) + 1):
         folder = copied(case, tmp_path / str(number))
-        assert zygote.run(folder, number, "writes.settle", case.given)[0]
+        assert zygote.run(folder, number, operation="writes.settle", input=case.given)[0]
 
         def check(desk: Desk, number: int = number) -> None:
             again = desk.ask("writes.settle", case.given)

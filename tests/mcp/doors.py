@@ -16,6 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from pydantic import BaseModel, Field, RootModel
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from functions.api.bodies import Bodies
 from functions.api.mcp import mcp_app
 from functions.api.mcp_tools import AnyOperation
 from shared.domain.session import Owner
@@ -140,12 +141,13 @@ def bare_room(limits: Limits | None = None) -> Room:
 
 def gate(app: ASGIApp, callers: dict[str, Caller]) -> ASGIApp:
     """A door that admits by `X-API-Key`; an unknown key gets through without a caller, to see what then happens."""
+    bodies = Bodies(Limits())
 
     async def door(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         key = dict(scope["headers"]).get(b"x-api-key", b"").decode()
-        scope["state"] = {"caller": callers.get(key)}
+        scope["state"] = {"caller": callers.get(key), "bodies": bodies}
         await app(scope, receive, send)
 
     return door

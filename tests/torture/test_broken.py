@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ import pytest
 from shared.agents_errors import Refusal
 from shared.executor.local import LocalExecutor
 from shared.executor.port import ExecutorFailed
-from tests.torture.place import CANCEL, Act, message, processes, real, staged, talk, until
+from shared.operations.agents.work import work
+from shared.operations.room import Hands
+from tests.torture.place import CANCEL, PROJECT, Act, message, processes, real, staged, talk, until
 
 
 def ended(mark: str) -> None:
@@ -156,5 +159,9 @@ def test_a_service_that_stops_ends_its_turns_and_what_waits_runs_after_its_start
         stage.room.hands.stop_all()
         row = one.need_over(turn, 5)
         assert (row["status"], row["error"]["code"]) == ("failed", "internal_error")
-        assert one.run("next")["status"] == "completed"
+        waiting = one.say("next")
+        assert one.turn(waiting)["status"] == "queued"
+        one.room = replace(stage.room, hands=Hands())
+        work(one.room, PROJECT, one.session)
+        assert one.turn(waiting)["status"] == "completed"
         one.verify()

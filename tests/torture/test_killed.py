@@ -12,13 +12,14 @@ import pytest
 from shared.domain.session import Owner
 from shared.operations.room import Room
 from shared.store.local import open_local
+from tests.kill.forking import Zygote
 from tests.torture.place import Scripted, Talk, make, small, talk, until
-from tests.torture.zygote import Zygote, leave
+from tests.torture.zygote import leave
 
 
 @pytest.fixture(scope="module")
 def zygote() -> Iterator[Zygote]:
-    made = Zygote()
+    made = Zygote("tests.torture.zygote")
     yield made
     made.close()
 
@@ -86,7 +87,7 @@ def test_11_36_a_turn_killed_at_any_step(zygote: Zygote, tmp_path: Path) -> None
         shutil.copytree(tmp_path / "prepared", tmp_path / name)
         return tmp_path / name
 
-    killed, steps = zygote.run(copied("whole"), None, session)
+    killed, steps = zygote.run(copied("whole"), None, session=session)
     assert not killed
     assert steps.count("after state.transact") == 5
     expected = {"the program runs", "the program ends", "before executor.run", "after objects.put_new"}
@@ -94,7 +95,7 @@ def test_11_36_a_turn_killed_at_any_step(zygote: Zygote, tmp_path: Path) -> None
     found: set[str] = set()
     for number in range(1, len(steps) + 1):
         folder = copied(str(number))
-        killed, labels = zygote.run(folder, number, session)
+        killed, labels = zygote.run(folder, number, session=session)
         assert killed or labels, steps[number - 1]
         # Where an answer was on its way the count of what was sent says less than the store; the frames say it.
         done = committed(folder, session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.fakes import House, make_room, shut
+from tests.unit.runner_trees import Place, Store, folder
 
 settings.register_profile(
     "quick", max_examples=100, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
@@ -37,3 +39,11 @@ def build(tmp_path: Path) -> Iterator[Callable[..., House]]:
     yield make
     for one in made:
         shut(one)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """An empty workspace."""
+    root = folder(tmp_path / "w")
+    yield tmp_path / "w", root, Store(tmp_path / "objects")
+    os.close(root)

@@ -109,6 +109,10 @@ class Store:
         return Entry(path, "file", size=len(body), sha256=digest, blob=self.put(body), **values)
 
 
+Place = tuple[Path, int, Store]
+"""A workspace's folder, its descriptor, and a store beside it."""
+
+
 def restore(root: int, store: Store, manifest: list[Entry], present: Snapshot | None = None) -> Snapshot:
     """Make the folder the manifest."""
     return sync(root, manifest, store.reads(manifest), present or Snapshot(), None, BOUNDS)

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import httpx
 import pytest
 
+from functions.api.agents.streaming import Pace
 from functions.api.aws import Front
 from functions.api.serve import Server, make_config
 from functions.room import deployment_secret
@@ -203,14 +204,15 @@ def serving(
 ) -> Iterator[Service]:
     """Serve a room in this process, exactly as `serve` or the function does."""
     settings = settings or Settings(port=0, dev_key=False)
-    with _uvicorn(room, settings) if door == "local" else _function(room, settings, door) as (host, port):
+    with started(room, settings) if door == "local" else _function(room, settings, door) as (host, port, *_):
         first, second = (make_key(room, "first"), make_key(room, "second")) if keys else ("", "")
         yield Service(host, port, first, second, room, door)
 
 
 @contextlib.contextmanager
-def _uvicorn(room: Room, settings: Settings) -> Iterator[tuple[str, int]]:
-    config, workers = make_config(settings, room)
+def started(room: Room, settings: Settings, pace: Pace | None = None) -> Iterator[tuple[str, int, Server]]:
+    """A server in a thread of this process, as `serve` has it: where it listens, and it. Its room ends with it."""
+    config, workers = make_config(settings, room, pace=pace)
     ready = threading.Event()
     where: list[tuple[str, int]] = []
 
@@ -223,7 +225,7 @@ def _uvicorn(room: Room, settings: Settings) -> Iterator[tuple[str, int]]:
     thread.start()
     try:
         assert ready.wait(20), "the service did not start"
-        yield where[0]
+        yield *where[0], server
     finally:
         server.should_exit = True
         thread.join(40)

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
+from functions.api.bodies import Take
 from functions.api.headers import content_length
 from functions.api.jsonbody import MAX_DEPTH, check_values, pieces
 from shared.agents_errors import Fault, Refusal
@@ -47,8 +48,8 @@ def check_media(headers: Headers) -> None:
         raise _refuse(_TYPE)
 
 
-async def read_raw(headers: Headers, receive: Receive, limit: int = BODY_BYTES) -> bytes:
-    """Rows 1 and 2: the bytes of a request's body. Errors: 400; 413 above `limit` bytes."""
+async def read_raw(headers: Headers, receive: Receive, take: Take, limit: int = BODY_BYTES) -> bytes:
+    """Rows 1 and 2: the bytes of a request's body. Errors: 400; 413 above `limit` bytes; 429 where no room is left."""
     check_media(headers)
     announced = content_length(headers)
     if announced is not None and announced > limit:
@@ -57,6 +58,7 @@ async def read_raw(headers: Headers, receive: Receive, limit: int = BODY_BYTES) 
     async for piece in pieces(receive):
         if len(raw) + len(piece) > limit:
             raise Refusal(Fault.TOO_LARGE)
+        take(len(piece))
         raw += piece
     return bytes(raw)
 

@@ -12,16 +12,18 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from functions.api.access import Entry, unexpected
 from functions.api.addresses import Table, raw_path
 from functions.api.agents.addresses import Family, family
 from functions.api.agents.admission import admitted, check_beta
 from functions.api.agents.answers import refusal
+from functions.api.bodies import Bodies
+from functions.api.counting import Counting
 from functions.api.workers import Workers
 from shared.agents_errors import Fault, Refusal, as_refusal
 from shared.errors import Failure
@@ -35,11 +37,14 @@ _ALLOW = ("GET", "HEAD", "POST", "DELETE")
 class AgentsDoor:
     """ASGI middleware around the other door and its routes. `routes` are those of the application."""
 
-    def __init__(self, app: ASGIApp, *, room: Room, workers: Workers, routes: Sequence[BaseRoute]) -> None:
+    def __init__(
+        self, app: ASGIApp, *, room: Room, workers: Workers, routes: Sequence[BaseRoute], bodies: Bodies
+    ) -> None:
         self._app = app
         self._room = room
         self._workers = workers
         self._table = Table(routes)
+        self._bodies = bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = family(raw_path(scope)) if scope["type"] == "http" else None
@@ -47,7 +52,15 @@ class AgentsDoor:
             await self._app(scope, receive, send)
             return
         entry = Entry(f"req_{secrets.token_hex(16)}", scope["method"])
-        wire = _Wire(entry, receive, send, head=scope["method"] == "HEAD")
+
+        def headers() -> dict[str, str]:
+            return {
+                "OpenAI-Version": VERSION,
+                "OpenAI-Processing-Ms": str(entry.elapsed_ms),
+                "X-Content-Type-Options": "nosniff",
+            }
+
+        wire = Counting(entry, receive, send, head=scope["method"] == "HEAD", headers=headers)
         try:
             await self._dispatch(dict(scope), kind, entry, wire)
         except ClientDisconnect:
@@ -60,7 +73,7 @@ class AgentsDoor:
         finally:
             entry.write()
 
-    async def _dispatch(self, scope: Scope, kind: Family, entry: Entry, wire: _Wire) -> None:
+    async def _dispatch(self, scope: Scope, kind: Family, entry: Entry, wire: Counting) -> None:
         path = raw_path(scope)
         found = self._table.match(path, scope["method"])
         entry.template = found.template
@@ -75,7 +88,7 @@ class AgentsDoor:
             allow = ", ".join(method for method in _ALLOW if method in found.methods)
             await refusal(Refusal(Fault.UNSUPPORTED_METHOD), {"Allow": allow})(scope, wire.receive, wire.send)
             return
-        state = {**scope.get("state", {}), "caller": entry.caller, "entry": entry}
+        state = {**scope.get("state", {}), "caller": entry.caller, "entry": entry, "bodies": self._bodies}
         # The route is matched on the raw path: nothing below decodes it again.
         scope.update(path=path, raw_path=path.encode("latin-1"), root_path="", state=state)
         _, child = found.route.matches(scope)
@@ -87,36 +100,3 @@ def _refusal(error: BaseException) -> Refusal:
     if isinstance(error, Failure):
         return as_refusal(error)
     return Refusal(Fault.STORE_UNAVAILABLE if isinstance(error, StoreUnavailable) else Fault.INTERNAL)
-
-
-class _Wire:
-    """`receive` and `send` of one request: they count bytes, add the headers of every answer, drop a HEAD's body."""
-
-    def __init__(self, entry: Entry, receive: Receive, send: Send, *, head: bool) -> None:
-        self._entry = entry
-        self._receive = receive
-        self._send = send
-        self._head = head
-        self.started = False
-
-    async def receive(self) -> Message:
-        message = await self._receive()
-        self._entry.bytes_in += len(message.get("body", b""))
-        return message
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.started = True
-            self._entry.status = message["status"]
-            headers = MutableHeaders(raw=list(message.get("headers", [])))
-            headers["X-Request-Id"] = self._entry.request_id
-            headers["OpenAI-Version"] = VERSION
-            headers["OpenAI-Processing-Ms"] = str(self._entry.elapsed_ms)
-            headers["X-Content-Type-Options"] = "nosniff"
-            message = {**message, "headers": headers.raw}
-        elif message["type"] == "http.response.body":
-            self._entry.whole = not message.get("more_body", False)
-            if self._head:
-                message = {**message, "body": b""}
-            self._entry.bytes_out += len(message.get("body", b""))
-        await self._send(message)

@@ -17,6 +17,7 @@ from functions.api.agents.params import path_params
 from functions.api.agents.queries import BODILESS, KEYED, QUERIES, WAITING, body_bytes, idempotency_key
 from functions.api.agents.streaming import CREATION, Streams, stream_handler
 from functions.api.answers import output_bytes
+from functions.api.bodies import Take, holding
 from functions.api.disposition import boundary
 from functions.api.headers import content_length
 from functions.api.jsonbody import chunks
@@ -39,8 +40,12 @@ def typed_handler(operation: AnyOperation, room: Room, workers: Workers, streams
     takes_body = operation.route.method == "POST" and name not in BODILESS
 
     async def handle(request: Request) -> Response:
+        with holding(request.scope) as take:
+            return await held(request, take)
+
+    async def held(request: Request, take: Take) -> Response:
         params = path_params(request)
-        body = await _body(request, workers, body_bytes(name)) if takes_body else {}
+        body = await _body(request, workers, take, body_bytes(name)) if takes_body else {}
         key = idempotency_key(request.headers) if name in KEYED else None
         call = Call(caller_of(request), key)
 
@@ -67,9 +72,9 @@ def typed_handler(operation: AnyOperation, room: Room, workers: Workers, streams
     return handle
 
 
-async def _body(request: Request, workers: Workers, limit: int) -> dict[str, Any]:
-    """The object of a body. A large one is parsed in a thread. Errors: 400, 413."""
-    raw = await read_raw(request.headers, request.receive, limit)
+async def _body(request: Request, workers: Workers, take: Take, limit: int) -> dict[str, Any]:
+    """The object of a body. A large one is parsed in a thread. Errors: 400, 413, 429."""
+    raw = await read_raw(request.headers, request.receive, take, limit)
     return parse_object(raw) if len(raw) <= BODY_BYTES else await workers.quick(parse_object, raw)
 
 

@@ -80,11 +80,16 @@ def _placed(room: Room, found: Found, budget: Budget) -> bool:
     engine = room.engines.of(str(describe(room, found).config.agent["model"]))
     if engine is None or not engine.at_once:
         return _run(room, found, budget)
-    with room.executor.place(found.project) as mine:
-        if not mine or room.hands.ending:
+    assert found.head.active is not None
+    # Whoever sees the Turn may send for one more: of a Turn one thread waits.
+    with room.hands.queue(found.head.active.turn) as first:
+        if not first:
             return False
-        now = find(room, found.project, found.session)
-        return now is not None and (seeing.due(room, now) != "run" or _run(room, now, budget))
+        with room.executor.place(found.project) as mine:
+            now = find(room, found.project, found.session)
+            if not mine or room.hands.ending or now is None:
+                return False
+            return seeing.due(room, now) != "run" or _run(room, now, budget)
 
 
 def _run(room: Room, found: Found, budget: Budget) -> bool:

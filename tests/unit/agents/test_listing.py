@@ -92,7 +92,7 @@ def token_of(request: Request = REQUEST) -> str:
     return token
 
 
-def refused(text: str, request: Request = REQUEST) -> None:
+def expect_refused(text: str, request: Request = REQUEST) -> None:
     with pytest.raises(Refused) as caught:
         read_token(text, request)
     assert (*caught.value.reason.value[:2], caught.value.text) == TOKEN_ERROR
@@ -109,13 +109,13 @@ def refused(text: str, request: Request = REQUEST) -> None:
     ],
 )
 def test_3_2_row_8_a_token_of_another_request_is_refused(other: Request) -> None:
-    refused(token_of(), other)
-    refused(token_of(other), REQUEST)
+    expect_refused(token_of(), other)
+    expect_refused(token_of(other), REQUEST)
 
 
 @pytest.mark.parametrize("text", ["", "a", "garbage", "=" * 4, "é" * 8, "\udcff", "a" * 1_024, "a" * 1_025, "a b", "0"])
 def test_3_2_row_8_garbage_is_refused(text: str) -> None:
-    refused(text)
+    expect_refused(text)
 
 
 def test_3_2_row_8_each_changed_character_of_a_token_is_refused_or_stale() -> None:
@@ -125,7 +125,7 @@ def test_3_2_row_8_each_changed_character_of_a_token_is_refused_or_stale() -> No
         with pytest.raises(Refused):
             page(FILES, REQUEST, read_token(changed, REQUEST))
     for other in (token + "=", token + "==", " " + token, token + "\n", token[:-1], token + "A"):
-        refused(other)
+        expect_refused(other)
 
 
 def forged(offset: int, request: Request) -> str:
@@ -136,7 +136,7 @@ def forged(offset: int, request: Request) -> str:
 
 @pytest.mark.parametrize("offset", [0, 1, 3, 5])
 def test_3_2_an_offset_that_no_page_begins_at_is_refused(offset: int) -> None:
-    refused(forged(offset, REQUEST))
+    expect_refused(forged(offset, REQUEST))
 
 
 @pytest.mark.parametrize("offset", [6, 8, 2**32 - 2])
