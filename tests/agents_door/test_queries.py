@@ -16,6 +16,7 @@ from starlette.responses import Response
 from functions.api.agents.queries import QUERIES, body_bytes, idempotency_key
 from functions.api.agents.routes import typed_handler
 from functions.api.agents.streaming import LOCAL, Streams
+from functions.api.bodies import Bodies
 from functions.api.workers import Workers
 from shared.agents_errors import Fault, Refusal
 from shared.identity import Caller
@@ -85,7 +86,8 @@ class Scene:
         sent = [*headers, ("content-type", "application/json")]
         scope = {
             "type": "http", "method": self._method, "path": "/", "query_string": query,
-            "path_params": {"session_id": "sess_1"}, "state": {"caller": Caller("first", "key")},
+            "path_params": {"session_id": "sess_1"},
+            "state": {"caller": Caller("first", "key"), "bodies": Bodies(Limits())},
             "headers": [(name.encode(), value.encode("latin-1")) for name, value in sent],
         }  # fmt: skip
 

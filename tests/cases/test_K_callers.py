@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,9 @@ import pytest
 
 from tests.cases import programs
 from tests.cases.door import CANARIES, LANGS, Service, environment, workroom
+
+BEARER_ONLY: list[dict[str, list[str]]] = [{"bearer": []}]
+"""What the document says of an operation of the Agents API."""
 
 INCLUDES = [
     ("c", '#include "@"\nint main(void) {}\n'),
@@ -70,9 +74,11 @@ def test_K14_no_operation_runs_without_a_valid_credential(service: Service) -> N
     bodies: set[bytes] = set()
     tried = 0
     for path, item in document["paths"].items():
-        for method in item:
+        for method, described in item.items():
             if method not in ("get", "post", "put", "delete") or path in free or path.startswith("/docs"):
                 continue
+            if described.get("security") == BEARER_ONLY:
+                continue  # the next test
             if "/grants/" in path:
                 continue  # its token is the credential: test_K7 of the wire suite
             target = path.replace("{session_id}", session).replace("{file_id}", "f").replace("{run_id}", "A" * 21)
@@ -97,6 +103,41 @@ def test_K14_no_operation_runs_without_a_valid_credential(service: Service) -> N
     assert len(bodies) == 1, bodies
     assert json.loads(bodies.pop())["error"] == "unauthorized"
     assert service.names(session) == ["f"]
+
+
+def test_K14_no_operation_of_the_agents_api_runs_without_a_valid_bearer(service: Service) -> None:
+    """Its credential is one Bearer; a key in another header is none, however good (agents.md 1.1)."""
+    expired = service.make_key("dev", "--expires-in-s", "1")
+    service.run("bash", "sleep 1.1")
+    document = service.ask("GET", "/openapi.json", key="").json()
+    refusals: set[bytes] = set()
+    tried = 0
+    for path, item in document["paths"].items():
+        for method, described in item.items():
+            if described.get("security") != BEARER_ONLY:
+                continue
+            target = re.sub(r"\{[a-z]+_id\}", "file-x", path)
+            for headers in (
+                {},
+                {"X-API-Key": service.key},
+                {"Authorization": f"Basic {service.key}"},
+                {"Authorization": f"Bearer {service.key[:-2]}"},
+                {"Authorization": f"Bearer {expired}"},
+                {"Authorization": f"Bearer {expired}", "X-API-Key": service.key},
+                {"Authorization": f"Bearer {service.key}, Bearer {service.key}"},
+                {"Authorization": "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZG1pbiJ9."},
+            ):
+                tried += 1
+                more = {"Content-Type": "application/json", "OpenAI-Beta": "agents=v1"}
+                body = b'{"agent": {"model": "program:bash"}, "input": "echo ran"}' if method == "post" else b""
+                answer = service.raw(method.upper(), target, headers=headers | more, body=body)
+                assert answer.startswith(b"HTTP/1.1 401 "), (method, path, headers, answer)
+                refusals.add(answer.partition(b"\r\n\r\n")[2])
+    assert tried > 200
+    errors = [json.loads(body)["error"] for body in refusals]
+    assert {error.pop("code") for error in errors} == {None, "invalid_api_key"}
+    refused = {"message": "A valid Agents API bearer key is required.", "type": "invalid_request_error", "param": None}
+    assert errors == [refused, refused]
 
 
 def test_K14_through_the_command_and_tools(service: Service, tmp_path: Path) -> None:
