@@ -98,7 +98,8 @@ class Door:
         state = {**scope.get("state", {}), "caller": entry.caller, "entry": entry, "bodies": self._bodies}
         # The route is matched on the raw path: nothing below decodes it again.
         scope.update(path=path, raw_path=path.encode("latin-1"), root_path="", state=state)
-        await self._app(scope, wire.receive, wire.send)
+        with self._workers.serving(None if entry.caller is None else entry.caller.project):
+            await self._app(scope, wire.receive, wire.send)
 
     async def _caller(self, scope: Scope, found: Matched) -> Caller | None:
         name = found.route.name if found.route is not None else ""

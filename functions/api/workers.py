@@ -2,6 +2,9 @@
 
 `quick` serves admission, listings, health and pieces of transfers. `runs` and `writes` wait for a session's lock or
 for a program: each has threads of its own, and one caller more than they hold is refused with 429 at once.
+
+One project has few of the quick threads at once, and waits for itself beyond: a project that asks for all it can get
+slows another one down, and does not keep it out.
 """
 
 from __future__ import annotations
@@ -9,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
 from functools import partial
 from typing import ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 import anyio
 import anyio.to_thread
@@ -25,6 +30,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _QUICK = 40
+_SHARE = 8
+"""Quick threads of one project: enough for one interpreter, of which each thread more takes a slice of all others."""
+_PROJECT: ContextVar[str | None] = ContextVar("project", default=None)
 _RETRY_S = 2
 
 
@@ -33,6 +41,7 @@ class Workers:
 
     def __init__(self, limits: Limits) -> None:
         self._quick = CapacityLimiter(_QUICK)
+        self._shares: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
         self.runs = CapacityLimiter(limits.run_queue)
         self.writes = CapacityLimiter(limits.run_queue)
         self._stoppable: set[Cancel] = set()
@@ -42,7 +51,24 @@ class Workers:
 
     async def quick(self, code: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run in a thread what does not wait."""
-        return await anyio.to_thread.run_sync(partial(code, *args, **kwargs), limiter=self._quick)
+        work = partial(code, *args, **kwargs)
+        project = _PROJECT.get()
+        if project is None:
+            return await anyio.to_thread.run_sync(work, limiter=self._quick)
+        share = self._shares.get(project)
+        if share is None:
+            share = self._shares[project] = CapacityLimiter(_SHARE)
+        async with share:
+            return await anyio.to_thread.run_sync(work, limiter=self._quick)
+
+    @contextlib.contextmanager
+    def serving(self, project: str | None) -> Iterator[None]:
+        """What the block awaits is a project's; None: nobody's."""
+        before = _PROJECT.set(project)
+        try:
+            yield
+        finally:
+            _PROJECT.reset(before)
 
     async def finish(self, code: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Run in a thread what must be done also when the request is cancelled."""

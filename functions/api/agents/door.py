@@ -93,7 +93,8 @@ class AgentsDoor:
         scope.update(path=path, raw_path=path.encode("latin-1"), root_path="", state=state)
         _, child = found.route.matches(scope)
         scope.update(child)
-        await found.route.handle(scope, wire.receive, wire.send)
+        with self._workers.serving(entry.caller.project):
+            await found.route.handle(scope, wire.receive, wire.send)
 
 
 def _refusal(error: BaseException) -> Refusal:
