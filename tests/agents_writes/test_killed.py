@@ -91,7 +91,7 @@ def expect_after(desk: Desk, done: int, case: Case) -> None:
         expect_settles_only(desk, "committed" if published else "rejected")
 
 
-def test_a_write_killed_at_any_step(case: Case, zygote: Zygote, tmp_path: Path) -> None:
+def test_G9_a_write_killed_at_any_step(case: Case, zygote: Zygote, tmp_path: Path) -> None:
     killed, labels = zygote.run(
         copied(case, tmp_path / "whole"), None, operation="environments.create_file", input=case.given
     )
