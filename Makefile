@@ -84,7 +84,8 @@ test: ## set up, lint, types and every suite
 	@begun=$$(date +%s); $(ON_AWS); $(VENV)/bin/pytest -n $(JOBS) --dist loadfile; echo "tests took $$(( $$(date +%s) - begun )) s"
 
 .PHONY: test-all
-test-all: test image-test ## the same, and the executor's image: build it, test in it
+test-all: test image-test ## the same, the executor's image (build it, test in it), and every fault at every request of a write
+	@TEST_ALL=1 $(VENV)/bin/pytest -n $(JOBS) --dist loadfile tests/agents_writes
 
 .PHONY: image
 image: ## build the executor's image with the container engine that is there (BASE=debootstrap: no registry)
