@@ -5,6 +5,7 @@
     body              closed after BODY_S without a byte of it, unless the service itself is not reading
     refused body      read on for DRAIN_BYTES, so that its client reads the refusal, then closed
     after a body      trailers are read and let go: what they say never joins the head that was admitted
+    unknown verb      a request like any other, for the routes to refuse: the parser knows few
 
 So a client without a credential can make the service keep neither memory nor descriptors.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 from collections.abc import Callable
 
@@ -29,6 +31,14 @@ BODY_S = 60
 DRAIN_BYTES = 256 << 20
 """Above the largest upload: who sends one with a wrong key still reads why it was refused."""
 
+_VERB = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ")
+_KNOWN = frozenset(
+    b"ACL BIND CHECKOUT CONNECT COPY DELETE GET HEAD LINK LOCK M-SEARCH MERGE MKACTIVITY MKCALENDAR MKCOL MOVE NOTIFY "
+    b"OPTIONS PATCH POST PRI PROPFIND PROPPATCH PURGE PUT QUERY REBIND REPORT SEARCH SOURCE SUBSCRIBE TRACE UNBIND "
+    b"UNLINK UNLOCK UNSUBSCRIBE".split()
+)
+_STAND_IN = b"UNLINK"
+"""A verb that the parser takes and no route has."""
 _REFUSAL = Failure(Code.INVALID_REQUEST, "The request is not valid HTTP.")
 
 
@@ -52,6 +62,7 @@ class Protocol(HttpToolsProtocol):
     _drained = 0
     _moved = False
     _touched = 0.0
+    _verb: str | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -63,7 +74,7 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._moved = False
-        super().data_received(data)
+        super().data_received(data if self._head_open or self._body_open else self._known(data))
         # What neither begins nor ends a message nor is a body lies in the parser's memory.
         self._unread = 0 if self._moved else self._unread + len(data)
         if self._unread > HEAD_BYTES and (self._head_open or self._body_open) and not self.transport.is_closing():
@@ -90,6 +101,9 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
+        if self._verb is not None:
+            self.scope["method"] = self._verb
+            self._verb = None
         self._head_open, self._body_open = False, True
         self._head_size = self._drained = 0
         self._touched = self.loop.time()
@@ -119,6 +133,14 @@ class Protocol(HttpToolsProtocol):
         )
         self.transport.write(head.encode("ascii") + body)
         self.transport.close()
+
+    def _known(self, data: bytes) -> bytes:
+        """The beginning of a request with a verb that the parser knows; the one that was sent is put back later."""
+        found = _VERB.match(data)
+        if found is None or found[1] in _KNOWN:
+            return data
+        self._verb = found[1].decode("ascii")
+        return _STAND_IN + data[found.end(1) :]
 
     def _count(self, size: int) -> None:
         self._head_size += size + 4

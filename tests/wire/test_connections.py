@@ -172,3 +172,28 @@ def test_a_refused_body_is_not_read_for_ever(impatient: Service, monkeypatch: py
                     sock.sendall(bytes(MIB))
                     sent += 1
             assert 3 <= sent < 32
+
+
+@pytest.mark.parametrize("verb", ["FOO", "get", "x" * 32, "!#$%&'*+.^_`|~-0"])
+def test_an_unknown_verb_is_a_method_that_the_address_does_not_take(service: Service, verb: str) -> None:
+    """It is admitted, its body is read, and the connection goes on."""
+    head = f"{verb} /v1/exec HTTP/1.1\r\nHost: h\r\nX-API-Key: {service.key}\r\nContent-Length: 3\r\n\r\nabc".encode()
+    beta = f"Authorization: Bearer {service.key}\r\nOpenAI-Beta: agents=v1\r\n"
+    with service.connect() as sock:
+        for _ in range(3):
+            sock.sendall(head)
+            answer = read_answer(sock)
+            assert (answer.status, answer.headers["allow"]) == (405, "POST")
+            sock.sendall(f"{verb} /v1/agents/sessions HTTP/1.1\r\nHost: h\r\n{beta}\r\n".encode())
+            answer = read_answer(sock)
+            assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, POST")
+            sock.sendall(f"GET /v1/health HTTP/1.1\r\nHost: h\r\nX-API-Key: {service.key}\r\n\r\n".encode())
+            assert read_answer(sock).status == 200
+        sock.sendall(f"{verb} /v1/exec HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode())
+        assert read_answer(sock).status == 401
+
+
+@pytest.mark.parametrize("line", [b"x" * 33, b"F(O", b"\xc3\xa9", b"hello world", b""])
+def test_what_is_no_verb_is_no_http(service: Service, line: bytes) -> None:
+    answer = service.send(line + b" /v1/exec HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert answer.status == 400
